@@ -1,0 +1,3 @@
+"""CosyVoice Studio: zero-shot voice cloning in the browser on one shared engine."""
+
+__version__ = "0.1.0"

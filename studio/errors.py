@@ -1,0 +1,155 @@
+"""Every error a user, a client or the engine can meet, each with its code, HTTP status and whether to try again.
+
+StudioError
+  ClientError
+    InvalidRequest        400  a field is missing, empty, too long or out of range
+    Unauthorized          401  no key, or a wrong one
+    VoiceNotFound         404  no voice of that name or id
+    VoiceConflict         409  a voice of that name exists
+    ClipTooLarge          413  more bytes or seconds than allowed
+    UnusablePromptSpeech  422  the clip cannot be cloned, and why
+  CapacityError
+    QueueFull             429  come back in retry_after_s
+    EngineNotReady        503  still starting, or restarting
+    EngineDraining        503  shutting down
+  SynthesisError
+    NoSpeech              500  the model gave no speech token
+    RunawaySpeech         500  the model did not end within the allowed length
+    SpeechLMError         500  the speech LM failed for this request
+    Token2WavError        500  the sound of this request could not be made
+  EngineDead              503  the engine process ended; it is being started again
+  RequestAborted          499  the listener left; counted, never shown
+  CheckpointError         500  a weight file that does not fit, and the first key of it
+  SettingsError           500  a setting with an unknown name or an impossible value; start-up stops
+"""
+
+from __future__ import annotations
+
+from studio.messages import render
+
+
+class StudioError(Exception):
+    """Base of all. `key` names the sentence in the catalogue, `values` fill it, `param` is the field it is about."""
+
+    http_status = 500
+    retryable = False
+    code = "internal_error"
+    kind = "server_error"
+
+    def __init__(self, key: str, *, param: str | None = None, retry_after_s: float | None = None, **values: object) -> None:
+        self.key = key
+        self.param = param
+        self.values = values
+        self.retry_after_s = retry_after_s
+        super().__init__(key)
+
+    def message(self, language: str = "en") -> str:
+        return render(self.key, language, **self.values)
+
+    def __str__(self) -> str:
+        return self.message("en")
+
+    def __reduce__(self) -> tuple[object, tuple[object, ...], dict[str, object]]:
+        # Errors cross process borders; Exception's own pickling would lose the keyword arguments.
+        return (_rebuild, (type(self), self.key), dict(self.__dict__))
+
+
+def _rebuild(kind: type[StudioError], key: str) -> StudioError:
+    return kind(key)
+
+
+class ClientError(StudioError):
+    http_status = 400
+    code = "invalid_request"
+    kind = "invalid_request_error"
+
+
+class InvalidRequest(ClientError):
+    pass
+
+
+class Unauthorized(ClientError):
+    http_status = 401
+    code = "invalid_api_key"
+    kind = "authentication_error"
+
+
+class VoiceNotFound(ClientError):
+    http_status = 404
+    code = "voice_not_found"
+
+
+class VoiceConflict(ClientError):
+    http_status = 409
+    code = "voice_exists"
+
+
+class ClipTooLarge(ClientError):
+    http_status = 413
+    code = "clip_too_large"
+
+
+class UnusablePromptSpeech(ClientError):
+    http_status = 422
+    code = "unusable_prompt_speech"
+
+
+class CapacityError(StudioError):
+    http_status = 503
+    retryable = True
+    code = "engine_unavailable"
+
+
+class QueueFull(CapacityError):
+    http_status = 429
+    code = "queue_full"
+    kind = "rate_limit_error"
+
+
+class EngineNotReady(CapacityError):
+    code = "engine_not_ready"
+
+
+class EngineDraining(CapacityError):
+    code = "engine_draining"
+
+
+class SynthesisError(StudioError):
+    code = "synthesis_failed"
+
+
+class NoSpeech(SynthesisError):
+    code = "no_speech"
+    retryable = True
+
+
+class RunawaySpeech(SynthesisError):
+    code = "runaway_speech"
+    retryable = True
+
+
+class SpeechLMError(SynthesisError):
+    code = "speech_lm_failed"
+
+
+class Token2WavError(SynthesisError):
+    code = "token2wav_failed"
+
+
+class EngineDead(StudioError):
+    http_status = 503
+    retryable = True
+    code = "engine_restarting"
+
+
+class RequestAborted(StudioError):
+    http_status = 499
+    code = "aborted"
+
+
+class CheckpointError(StudioError):
+    code = "checkpoint"
+
+
+class SettingsError(StudioError):
+    code = "settings"

@@ -1,0 +1,163 @@
+"""The seams between the engine and the models, as Protocols and the messages that cross them. Nothing concrete."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from studio.speech import Float32, Int32, Sampling, VoicePrompt
+
+Clock = Callable[[], float]
+"""Seconds from a monotonic clock; injected, never read globally."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LmPrompt:
+    """What the speech LM continues: [sos] prompt text, text, [task] prompt speech.
+
+    prompt_text_ids, text_ids: ids of the checkpoint's own tokenizer; speech_tokens: int32 [N] of the prompt speech.
+    The number of tokens allowed follows from len(text_ids): at least 2, at most 20 for each.
+    """
+
+    prompt_text_ids: tuple[int, ...]
+    text_ids: tuple[int, ...]
+    speech_tokens: Int32
+
+
+@dataclass(frozen=True, slots=True)
+class TokenDelta:
+    """New speech tokens of one request; the last delta carries a finish reason and may be empty.
+
+    finish_reason: None, "stop" (an end id came), "length" (no end id within the allowed number).
+    """
+
+    tokens: tuple[int, ...]
+    finish_reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LmStats:
+    """A snapshot of the LM engine. kv_cache_usage_ratio counts running requests only, 0..1."""
+
+    kv_cache_usage_ratio: float = 0.0
+    kv_cache_blocks: int = 0
+    block_size_tokens: int = 0
+    running: int = 0
+    waiting: int = 0
+    preemptions: int = 0
+    prefix_cache_queries_tokens: int = 0
+    prefix_cache_hits_tokens: int = 0
+    generated_tokens: int = 0
+
+
+class SpeechLM(Protocol):
+    """Text and prompt speech to speech tokens; many requests at once."""
+
+    def generate(self, prompt: LmPrompt, sampling: Sampling, request_id: str) -> AsyncIterator[TokenDelta]:
+        """Yield deltas until one carries a finish reason. Closing the iterator aborts the request and frees its blocks.
+
+        Raises: SpeechLMError for this request only; EngineDead when the engine behind it is gone.
+        """
+        ...
+
+    async def abort(self, request_id: str) -> None:
+        """Stop a request and free its KV blocks; unknown ids are ignored."""
+        ...
+
+    async def stats(self) -> LmStats: ...
+
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowStep:
+    """One row's share of a batch: new speech tokens, int32 [n], after those already given.
+
+    Not final: the row needs whole blocks, and `lookahead` holds the next 3 tokens (int32 [3], not consumed).
+    Final: all remaining tokens (n may be 0), lookahead empty; the row is closed by it.
+    """
+
+    row_id: str
+    tokens: Int32
+    lookahead: Int32
+    final: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StepResult:
+    """What a row's step gave: float32 [n] at 24 kHz, or the error that ended this row alone."""
+
+    row_id: str
+    samples: Float32 | None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Token2WavStats:
+    """A snapshot of the token2wav worker since its start."""
+
+    rows_open: int = 0
+    steps: int = 0
+    rows_stepped: int = 0
+    step_seconds_total: float = 0.0
+    audio_seconds_total: float = 0.0
+    state_bytes: int = 0
+    voices_cached: int = 0
+
+
+class Token2Wav(Protocol):
+    """Speech tokens to sound, batched over rows; the state of a row lives behind the seam."""
+
+    sample_rate_hz: int
+    lookahead_tokens: int
+    block_tokens: int
+    samples_per_token: int
+
+    async def open(self, row_id: str, voice: VoicePrompt, seed: int) -> int:
+        """Begin a row; gives the tokens that the first block needs (25, or more for a very short prompt)."""
+        ...
+
+    async def step(self, rows: Sequence[RowStep]) -> list[StepResult]:
+        """Voice every row's tokens in one batch; over a whole row the samples add up to 960 a token.
+
+        Raises: EngineDead when the worker is gone; a failing row is told in its StepResult.
+        """
+        ...
+
+    async def drop(self, row_id: str) -> None:
+        """Forget a row that will not finish; unknown ids are ignored."""
+        ...
+
+    async def stats(self) -> Token2WavStats: ...
+
+    async def close(self) -> None: ...
+
+
+class PromptEncoder(Protocol):
+    """A clip to a voice prompt; runs when a voice is saved, never in a request."""
+
+    async def encode(self, samples: Float32, sample_rate_hz: int, prompt_text: str) -> VoicePrompt:
+        """samples: float32 [n] mono, 1 to 30 s at 16 kHz or more. Raises UnusablePromptSpeech, EngineDead."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class BackendProgress:
+    """Where a worker stands while it starts. stage: a catalogue key; fraction: 0..1."""
+
+    stage: str
+    fraction: float
+    detail: dict[str, str] = field(default_factory=dict)
+
+
+class Token2WavScheduler(Protocol):
+    """Which rows step next. Pure: no torch, no clock of its own, no I/O."""
+
+    def admit(self, row_id: str, first_block_tokens: int, arrived_s: float) -> None: ...
+
+    def offer(self, row_id: str, tokens: Sequence[int], final: bool) -> None: ...
+
+    def next_batch(self, now_s: float) -> list[RowStep]: ...
+
+    def drop(self, row_id: str) -> None: ...
