@@ -1,0 +1,80 @@
+"""Voice prompts of library voices, encoded once for each checkpoint and kept as safetensors. Does not run models itself."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import uuid
+from pathlib import Path
+
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
+from studio.library.store import Voice, VoiceStore
+from studio.protocols import PromptEncoder
+from studio.speech import VoicePrompt
+
+
+class VoicePrompts:
+    """Gives the VoicePrompt of a voice: from memory, from its file, or by encoding the clip now.
+
+    checkpoint_id names the models that made a prompt; another checkpoint gets prompts of its own.
+    """
+
+    def __init__(self, store: VoiceStore, encoder: PromptEncoder, folder: Path, checkpoint_id: str, memory_voices: int = 64) -> None:
+        self._store = store
+        self._encoder = encoder
+        self._checkpoint_id = checkpoint_id
+        self._folder = folder / hashlib.sha256(checkpoint_id.encode()).hexdigest()[:16]
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._memory: dict[str, VoicePrompt] = {}
+        self._memory_voices = memory_voices
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    def key(self, voice: Voice) -> str:
+        """Equal for equal clip, transcript and checkpoint."""
+        return hashlib.sha256("\0".join((self._checkpoint_id, voice.clip, voice.transcript)).encode()).hexdigest()[:32]
+
+    async def of(self, voice: Voice) -> VoicePrompt:
+        """The voice's prompt. Raises UnusablePromptSpeech, EngineNotReady or EngineDead if it must be encoded and cannot."""
+        key = self.key(voice)
+        lock = self._locks.setdefault(key, asyncio.Lock())
+        async with lock:
+            prompt = self._memory.pop(key, None) or self._read(key, voice.transcript)
+            if prompt is None:
+                samples, rate_hz = self._store.clip_samples(voice)
+                made = await self._encoder.encode(samples, rate_hz, voice.transcript)
+                prompt = VoicePrompt(key, voice.transcript, made.speech_tokens, made.mel, made.speaker_embedding)
+                self._write(prompt)
+            self._memory[key] = prompt
+            while len(self._memory) > self._memory_voices:
+                self._memory.pop(next(iter(self._memory)))
+        self._locks.pop(key, None)
+        return prompt
+
+    def forget(self, voice: Voice) -> None:
+        """Drop the stored prompt of a voice that was deleted."""
+        key = self.key(voice)
+        self._memory.pop(key, None)
+        self._file(key).unlink(missing_ok=True)
+
+    def _file(self, key: str) -> Path:
+        return self._folder / f"{key}.safetensors"
+
+    def _read(self, key: str, transcript: str) -> VoicePrompt | None:
+        try:
+            tensors = load_file(self._file(key))
+            return VoicePrompt(key, transcript, tensors["speech_tokens"], tensors["mel"], tensors["speaker_embedding"])
+        except FileNotFoundError:
+            return None
+        except (SafetensorError, KeyError, ValueError):
+            # A prompt can always be made again from its clip, so a damaged file is no error.
+            self._file(key).unlink(missing_ok=True)
+            return None
+
+    def _write(self, prompt: VoicePrompt) -> None:
+        partial = self._file(f"{prompt.key}.{uuid.uuid4().hex}")
+        tensors = {"speech_tokens": prompt.speech_tokens, "mel": prompt.mel, "speaker_embedding": prompt.speaker_embedding}
+        save_file(tensors, partial)
+        os.replace(partial, self._file(prompt.key))

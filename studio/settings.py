@@ -1,0 +1,187 @@
+"""All settings as one typed table, and the only reader of flags, environment and settings file.
+
+A setting `max_num_seqs` is the flag `--max-num-seqs` (or `--max_num_seqs`), the variable `STUDIO_MAX_NUM_SEQS` and the
+key `max_num_seqs` of a TOML file given by `--config`. A flag wins over the environment, the environment over the file.
+Unknown names stop start-up and suggest the nearest. Does not read anything after start-up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import os
+import sys
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.fields import FieldInfo
+
+from studio.errors import SettingsError
+
+PREFIX = "STUDIO_"
+ROOT = Path(__file__).resolve().parent.parent
+Applies = Literal["restart", "next request"]
+
+
+def knob(default: object, description: str, *, group: str, unit: str = "", applies: Applies = "restart", **bounds: Any) -> Any:
+    """One row of the table: default, effect, group, unit, when it acts, and its bounds (ge, le)."""
+    return Field(default, description=description, json_schema_extra={"group": group, "unit": unit, "applies": applies}, **bounds)
+
+
+class Settings(BaseModel):
+    """Everything that can be chosen at start; frozen, built once, passed to whoever needs it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    host: str = knob("127.0.0.1", "Address to listen on; 0.0.0.0 for all.", group="server")
+    port: int = knob(7860, "Port to listen on.", group="server", ge=0, le=65535)
+    root_path: str = knob("", "Path prefix that a proxy strips, such as /tts.", group="server")
+    ssl_certfile: str = knob("", "TLS certificate; with ssl_keyfile the page is https, which microphones need off localhost.", group="server")
+    ssl_keyfile: str = knob("", "TLS private key.", group="server")
+    api_key: str = knob("", "If set, /v1 asks for `Authorization: Bearer` with this key.", group="server")
+    allowed_origins: str = knob("", "Other sites' origins that may call /v1 from a browser, comma separated.", group="server")
+    log_level: Literal["debug", "info", "warning", "error"] = knob("info", "Least severe line that is logged.", group="server")
+
+    model_dir: str = knob(str(ROOT / "assets" / "voice"), "Checkpoint folder in CosyVoice2's layout.", group="model")
+    served_model_name: str = knob("", "Name in /v1/models; empty: the checkpoint's own.", group="model")
+    device: Literal["auto", "cpu", "cuda"] = knob("auto", "Where the models run; auto: CUDA if there is one.", group="model")
+
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = knob("auto", "Precision of the speech LM; auto: float32 on CPU, bfloat16 on CUDA.", group="lm")
+    gpu_memory_utilization: float = knob(0.3, "Share of GPU memory for the speech LM and its KV cache.", group="lm", unit="ratio", ge=0.02, le=0.95)
+    kv_cache_gib: float = knob(0.5, "KV cache size on the CPU.", group="lm", unit="GiB", ge=0.05, le=64)
+    max_num_seqs: int = knob(16, "Requests that the speech LM runs at once.", group="lm", unit="requests", ge=1, le=512)
+    max_model_len: int = knob(4096, "Longest prompt plus speech of one segment.", group="lm", unit="tokens", ge=512, le=32768)
+    max_num_batched_tokens: int = knob(4096, "Tokens of one LM step, prompts included.", group="lm", unit="tokens", ge=64, le=65536)
+    block_size: int = knob(32, "Tokens of one KV cache block; a multiple of 32 on the CPU.", group="lm", unit="tokens", ge=16, le=128)
+    enforce_eager: bool = knob(False, "Run the LM without CUDA graphs; always so on the CPU.", group="lm")
+    lm_threads: int = knob(0, "CPU threads of the speech LM; 0: one of two cores, else half of them.", group="lm", unit="threads", ge=0, le=256)
+
+    token2wav_threads: int = knob(0, "CPU threads of flow and vocoder; 0: what the LM leaves.", group="token2wav", unit="threads", ge=0, le=256)
+    max_batch_rows: int = knob(8, "Rows voiced in one token2wav step.", group="token2wav", unit="rows", ge=1, le=256)
+    flow_steps: int = knob(10, "Euler steps of a mel solve; fewer is faster and rougher.", group="token2wav", unit="steps", ge=1, le=50)
+    voice_cache: int = knob(16, "Voices whose flow state of the prompt is kept ready.", group="token2wav", unit="voices", ge=1, le=1024)
+
+    temperature: float = knob(1.0, "Sampling temperature where a request names none.", group="sampling", applies="next request", ge=0.05, le=2.0)
+    top_p: float = knob(0.8, "Nucleus of the sampling where a request names none.", group="sampling", unit="ratio", applies="next request", ge=0.05, le=1.0)
+    top_k: int = knob(25, "Most candidates of the sampling where a request names none.", group="sampling", unit="tokens", applies="next request", ge=1, le=200)
+
+    queue_size: int = knob(32, "Requests waiting before new ones are refused with 429.", group="limits", unit="requests", ge=0, le=10000)
+    max_running: int = knob(8, "Requests voiced at once; further ones wait in line.", group="limits", unit="requests", ge=1, le=512)
+    max_per_client: int = knob(8, "Requests running or waiting for one client.", group="limits", unit="requests", ge=1, le=1000)
+    max_text_chars: int = knob(4096, "Longest text of a request.", group="limits", unit="characters", applies="next request", ge=1, le=100000)
+    max_clip_mb: float = knob(20.0, "Largest uploaded clip.", group="limits", unit="MB", applies="next request", ge=0.1, le=500)
+    max_voices: int = knob(1000, "Voices that the library keeps.", group="limits", unit="voices", applies="next request", ge=1, le=100000)
+    listener_timeout_s: float = knob(120.0, "A listener that reads nothing for so long is dropped.", group="limits", unit="s", ge=1, le=3600)
+    start_timeout_s: float = knob(600.0, "A worker that is not ready after so long counts as failed.", group="limits", unit="s", ge=10, le=7200)
+
+    data_dir: str = knob(str(ROOT / "data"), "Folder of the voice library: SQLite and clips.", group="library")
+    cache_dir: str = knob("", "Folder for converted checkpoints; empty: data_dir/cache.", group="library")
+
+    def folder(self, name: str) -> Path:
+        """A folder of ours below data_dir, made when missing; name "cache" honours cache_dir."""
+        path = Path(self.cache_dir) if name == "cache" and self.cache_dir else Path(self.data_dir) / name
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+
+def table() -> dict[str, FieldInfo]:
+    """The settings by name, in the order of the class; help, README and admin are rendered from it."""
+    return dict(Settings.model_fields)
+
+
+def extra(info: FieldInfo, key: str) -> str:
+    """group, unit or applies of a row of the table."""
+    found = info.json_schema_extra
+    return str(found[key]) if isinstance(found, dict) else ""
+
+
+def load(argv: Sequence[str], environ: Mapping[str, str] | None = None) -> Settings:
+    """Settings from flags, environment and file; raises SettingsError before anything starts."""
+    environ = os.environ if environ is None else environ
+    flags = _read_flags(argv)
+    config = flags.pop("config", None) or environ.get(PREFIX + "CONFIG")
+    merged: dict[str, object] = {}
+    if config:
+        merged.update(_known(_read_file(Path(str(config))), "", str))
+    names = {k: v for k, v in environ.items() if k.startswith(PREFIX) and k != PREFIX + "CONFIG"}
+    merged.update(_known(names, PREFIX, lambda n: n[len(PREFIX):].lower()))
+    merged.update(_known(flags, "--", str))
+    try:
+        return Settings.model_validate(merged)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0])
+        raise SettingsError("settings.bad", name=name, value=merged.get(name), reason=first["msg"]) from None
+
+
+def _known(given: Mapping[str, object], prefix: str, to_name: Any) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for written, value in given.items():
+        name = to_name(written)
+        if name not in Settings.model_fields:
+            shown = prefix + written if prefix == "--" else written
+            near = difflib.get_close_matches(name, Settings.model_fields, n=1, cutoff=0.5)
+            if not near:
+                raise SettingsError("settings.unknown_none", name=shown)
+            raise SettingsError("settings.unknown", name=shown, nearest=_written(near[0], prefix))
+        found[name] = value
+    return found
+
+
+def _written(name: str, prefix: str) -> str:
+    if prefix == "--":
+        return "--" + name.replace("_", "-")
+    return prefix + name.upper() if prefix else name
+
+
+def _read_file(path: Path) -> dict[str, object]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise SettingsError("settings.file", file=path, reason=error) from None
+
+
+def _read_flags(argv: Sequence[str]) -> dict[str, object]:
+    parser = argument_parser()
+    if any(a in ("-h", "--help") for a in argv):
+        parser.parse_args(list(argv))
+    found: dict[str, object] = {}
+    rest = list(argv)
+    while rest:
+        word = rest.pop(0)
+        if not word.startswith("--"):
+            raise SettingsError("settings.unknown_none", name=word)
+        name, _, value = word[2:].partition("=")
+        name = name.replace("-", "_")
+        if "=" not in word:
+            value = rest.pop(0) if rest and not rest[0].startswith("--") else "true"
+        found[name] = value
+    return found
+
+
+def argument_parser() -> argparse.ArgumentParser:
+    """The help of `python app.py --help`, one argument group for each group of the table."""
+    parser = argparse.ArgumentParser(prog="app.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--config", help="TOML file with settings.")
+    groups: dict[str, Any] = {}
+    for name, info in table().items():
+        group = extra(info, "group")
+        if group not in groups:
+            groups[group] = parser.add_argument_group(group)
+        choices = get_args(info.annotation) if get_args(info.annotation) else None
+        unit = f" [{extra(info, 'unit')}]" if extra(info, "unit") else ""
+        text = f"{info.description}{unit} (default: {info.default})".replace("%", "%%")
+        groups[group].add_argument("--" + name.replace("_", "-"), help=text, choices=choices, metavar=None if choices else "X")
+    return parser
+
+
+def exit_on_error(argv: Sequence[str]) -> Settings:
+    """load(), with a plain line on stderr and exit status 2 in place of a traceback."""
+    try:
+        return load(argv)
+    except SettingsError as error:
+        print(f"app.py: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
