@@ -1,0 +1,1 @@
+"""Networks of the checkpoint: modules and their state; no threads, no HTTP."""
