@@ -10,6 +10,12 @@ CATALOGUE = Path(__file__).resolve().parent.parent / "assets" / "messages"
 LANGUAGES = ("en", "zh")
 
 
+class MessageKey(str):
+    """A field's value that is itself a sentence of the catalogue, such as the stage of a start."""
+
+    __slots__ = ()
+
+
 @cache
 def catalogue(language: str) -> dict[str, str]:
     """All sentences of one language; each value may hold {named} fields."""
@@ -24,4 +30,6 @@ def best_language(wanted: str | None) -> str:
 
 def render(key: str, language: str = "en", **values: object) -> str:
     """The sentence of a key with its fields filled; a key that is missing is a bug and raises KeyError."""
-    return catalogue(language if language in LANGUAGES else "en")[key].format(**values)
+    sentences = catalogue(language if language in LANGUAGES else "en")
+    filled = {name: sentences[value] if isinstance(value, MessageKey) else value for name, value in values.items()}
+    return sentences[key].format(**filled)
