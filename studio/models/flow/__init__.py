@@ -1,0 +1,6 @@
+"""The flow: speech tokens to mel. Networks and their caches only; no threads, no requests."""
+
+from studio.models.flow.flow import Flow
+from studio.models.flow.sizes import FlowConfig
+
+__all__ = ["Flow", "FlowConfig"]

@@ -1,0 +1,202 @@
+"""The whole flow: speech tokens, a prompt and a speaker embedding to mel.
+
+Whole sequences and training are here; streams that keep a cache are in `stream.py`.
+
+Axes: B batch, T tokens, F mel frames (two for each token), C channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from studio.models.flow import training
+from studio.models.flow.encoder import UpsampleConformerEncoder
+from studio.models.flow.estimator import CausalConditionalDecoder
+from studio.models.flow.layers import View, WholeView, visibility
+from studio.models.flow.sizes import (
+    BLOCK_FRAMES,
+    FRAMES_PER_TOKEN,
+    LOOKAHEAD_TOKENS,
+    MEL_BINS,
+    NOISE_FRAMES,
+    FlowConfig,
+)
+from studio.models.flow.solver import flow_times, solve, start_noise
+from studio.models.weights import load_strictly, read_tensors
+
+
+class Flow(nn.Module):
+    """Chunk-causal conditional flow matching of CosyVoice 2; its state has the names of `flow.pt`."""
+
+    def __init__(self, config: FlowConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.input_embedding = nn.Embedding(config.speech_tokens, config.encoder_dim)
+        self.spk_embed_affine_layer = nn.Linear(config.speaker_dim, MEL_BINS)
+        self.encoder = UpsampleConformerEncoder(config)
+        self.encoder_proj = nn.Linear(config.encoder_dim, MEL_BINS)
+        self.decoder = nn.ModuleDict({"estimator": CausalConditionalDecoder(config)})
+        self._matching_loss = self.matching_loss
+
+    @classmethod
+    def from_tensors(
+        cls, tensors: Mapping[str, Tensor], estimator_head_dim: int = 64, source: str = "flow"
+    ) -> Flow:
+        """Build the flow that fits a checkpoint's tensors.
+
+        Raises:  CheckpointError naming the first key that does not fit.
+        """
+        flow = cls(FlowConfig.from_tensors(tensors, estimator_head_dim))
+        load_strictly(flow, tensors, source)
+        return flow.eval()
+
+    @classmethod
+    def from_file(cls, path: str | Path, estimator_head_dim: int = 64) -> Flow:
+        """Build the flow of a `.pt` or `.safetensors` file.
+
+        Raises:  CheckpointError if the file cannot be read or does not fit.
+        """
+        return cls.from_tensors(read_tensors(path), estimator_head_dim, source=str(path))
+
+    @property
+    def estimator(self) -> CausalConditionalDecoder:
+        return self.decoder["estimator"]
+
+    @property
+    def device(self) -> torch.device:
+        return self.encoder_proj.weight.device
+
+    def embed_tokens(self, tokens: Tensor) -> Tensor:
+        """Embed speech tokens [..., T] -> [..., T, C]; ids below 0 count as 0."""
+        return self.input_embedding(tokens.clamp(min=0))
+
+    def speaker(self, embedding: Tensor) -> Tensor:
+        """Speaker embedding [..., 192], of any length, to the estimator's width [..., 80]."""
+        return self.spk_embed_affine_layer(F.normalize(embedding, dim=-1))
+
+    @torch.inference_mode()
+    def synthesize(
+        self,
+        tokens: Tensor,
+        prompt_tokens: Tensor,
+        prompt_mel: Tensor,
+        embedding: Tensor,
+        streaming: bool = True,
+        final: bool = True,
+    ) -> Tensor:
+        """Solve one whole sequence at once, without a cache.
+
+        Args:    tokens: int [T] to be voiced.
+                 prompt_tokens: int [P]. prompt_mel: [2 P, 80]. embedding: [192].
+                 streaming: block-causal attention, as a stream sees it.
+                 final: whether the tokens end here; if not, the last 3 are looked at but not voiced.
+        Returns: [80, 2 T], or [80, 2 (T - 3)] if not final.
+        Raises:  ValueError if prompt and speech pass 15000 frames.
+        """
+        joined = self.embed_tokens(torch.cat([prompt_tokens, tokens])[None])
+        ahead = None
+        if not final:
+            joined, ahead = joined[:, :-LOOKAHEAD_TOKENS], joined[:, -LOOKAHEAD_TOKENS:]
+        mu = self.encoder_proj(self.encoder(joined, ahead, streaming=streaming))[0]  # [F, 80]
+        frames = mu.shape[0]
+        check_length(frames)
+        cond = F.pad(prompt_mel, (0, 0, 0, frames - prompt_mel.shape[0]))
+        speaker = self.speaker(embedding).expand(frames, -1)
+        view = WholeView(visibility(frames, None, BLOCK_FRAMES if streaming else None, mu.device))
+        mel = self.solve(mu, speaker, cond, start_noise().to(mu.device)[:frames], [view] * len(flow_times()))
+        return mel[prompt_mel.shape[0] :].T
+
+    def solve(self, mu: Tensor, speaker: Tensor, cond: Tensor, noise: Tensor, views: list[View]) -> Tensor:
+        """Integrate the flow for frames in a row, with guidance.
+
+        Args:    mu, speaker, cond, noise: [F, 80]. views: one for each step, of a batch of two.
+        Returns: [F, 80]
+        """
+        given = torch.cat([mu, speaker, cond], dim=-1)
+        conditions = torch.stack([given, torch.zeros_like(given)])  # with, and without any condition
+        per_layer = self.estimator.time_features(flow_times().to(mu.device)[:-1])
+        times = [[feature[step : step + 1] for feature in per_layer] for step in range(len(per_layer[0]))]
+
+        def velocity(x: Tensor, step: int) -> Tensor:
+            return self.estimator(x.expand(2, -1, -1), conditions, times[step], views[step])
+
+        return solve(velocity, noise)
+
+    def training_loss(
+        self,
+        tokens: Tensor,
+        token_len: Tensor,
+        mel: Tensor,
+        mel_len: Tensor,
+        embedding: Tensor,
+        generator: torch.Generator | None,
+        streaming: bool,
+    ) -> Tensor:
+        """Mean squared error of the velocity at random flow times.
+
+        Args:    tokens: int64 [B, T] padded with anything. token_len: int64 [B].
+                 mel: [B, F, 80], time first, padded; F <= 2 T. mel_len: int64 [B], at most 2 * token_len.
+                 embedding: [B, 192] of any length.
+                 generator: on the device of `mel`; None uses the global one.
+                 streaming: block-causal attention for this batch; draw it anew for each, half the time true.
+        Returns: scalar float32
+        """
+        drawn = training.draw(mel, mel_len, generator)
+        return self._matching_loss(
+            tokens,
+            token_len,
+            mel,
+            mel_len,
+            embedding,
+            drawn.noise,
+            drawn.time,
+            drawn.keep,
+            drawn.prompt_frames,
+            streaming,
+        )
+
+    def compile_training(self, **options: object) -> None:
+        """Compile the loss; later calls of `training_loss` use it. Options go to torch.compile."""
+        self._matching_loss = torch.compile(self.matching_loss, **options)
+
+    def matching_loss(
+        self,
+        tokens: Tensor,
+        token_len: Tensor,
+        mel: Tensor,
+        mel_len: Tensor,
+        embedding: Tensor,
+        noise: Tensor,
+        time: Tensor,
+        keep: Tensor,
+        prompt_frames: Tensor,
+        streaming: bool,
+    ) -> Tensor:
+        """The loss for given randomness (`training.Draw`), free of it itself."""
+        drawn = training.Draw(noise, time, keep, prompt_frames)
+        frames = mel.shape[1]
+        encoded = self.encoder(self.embed_tokens(tokens), lengths=token_len, streaming=streaming)
+        mu = self.encoder_proj(encoded)[:, :frames]  # [B, F, 80]
+        speaker = self.speaker(embedding)[:, None].expand(-1, frames, -1)
+        cond = training.prompt_of(mel, drawn)
+        conditions = torch.cat([mu, speaker.to(mu.dtype), cond.to(mu.dtype)], dim=-1) * keep[:, None, None]
+        x, target = training.noisy_mel(mel, drawn)
+        view = WholeView(visibility(frames, mel_len, BLOCK_FRAMES if streaming else None, mel.device))
+        velocity = self.estimator(x, conditions, self.estimator.time_features(time), view)
+        return training.masked_error(velocity, target, mel_len)
+
+
+def check_length(frames: int) -> None:
+    """Raise ValueError if a sequence, prompt included, is longer than the start noise."""
+    if frames > NOISE_FRAMES:
+        raise ValueError(f"{frames} mel frames with the prompt, but the flow's noise ends at {NOISE_FRAMES}")
+
+
+def frames_of(tokens: int) -> int:
+    """Mel frames of so many tokens."""
+    return tokens * FRAMES_PER_TOKEN

@@ -1,0 +1,149 @@
+"""Layers that both halves of the flow use, and the two ways in which they may see a sequence.
+
+A network here never knows whether it is given a whole sequence or the next blocks of several streams. It asks
+its `View` for the two things that reach beyond one frame: the input window of a convolution, and attention.
+`WholeView` answers from the sequence itself; `packed.PackedView` from what each stream has cached.
+
+Axes: B batch, T time (tokens or frames), C channels, H heads, D width of a head.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class View(Protocol):
+    """What a layer may ask about the frames around it; `slot` tells layers of one network apart."""
+
+    def window(self, x: Tensor, taps: int, slot: int) -> Tensor:
+        """Each frame with the `taps - 1` before it, oldest first: [B, T, C] -> [B, T, taps * C]."""
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, slot: int) -> Tensor:
+        """Scaled dot-product attention over the frames in sight: three [B, T, H, D] -> [B, T, H * D]."""
+
+    def attend_relative(self, layer: RelativeHeads, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        """Attention with relative positions: three [B, T, H, D] -> [B, T, H * D]."""
+
+
+class RelativeHeads(Protocol):
+    """The part of a relative attention layer that a view needs."""
+
+    slot: int
+    pos_bias_u: Tensor  # [H, D]
+    pos_bias_v: Tensor  # [H, D]
+
+    def positions(self, first: int, last: int) -> Tensor:
+        """Projected distances first, first - 1, ... last (query minus key): [H, first - last + 1, D]."""
+
+
+class CausalConv(nn.Module):
+    """A convolution over the frame and those before it, done as one matrix product of the window.
+
+    The weight has the usual shape [out, in, taps], but lies in memory as [out, taps, in], so that the matrix
+    wanted is a view of it and needs no copy in each call.
+    """
+
+    def __init__(self, channels_in: int, channels_out: int, taps: int) -> None:
+        super().__init__()
+        self.taps = taps
+        self.slot = -1  # set by number_slots
+        bound = 1.0 / math.sqrt(channels_in * taps)
+        weight = torch.empty(channels_out, taps, channels_in).uniform_(-bound, bound)
+        self.weight = nn.Parameter(weight.transpose(1, 2))
+        self.bias = nn.Parameter(torch.empty(channels_out).uniform_(-bound, bound))
+
+    def matrix(self) -> Tensor:
+        """[out, taps * in]"""
+        return self.weight.transpose(1, 2).flatten(1)
+
+    def forward(self, x: Tensor, view: View) -> Tensor:
+        window = view.window(x, self.taps, self.slot) if self.taps > 1 else x
+        return F.linear(window, self.matrix(), self.bias)
+
+
+class WholeView:
+    """Sees one batch of whole sequences, started from nothing.
+
+    Args:    visible: bool, broadcast to [B, 1, T, T] (query, key); None lets every frame see every frame.
+    """
+
+    def __init__(self, visible: Tensor | None) -> None:
+        self.visible = visible
+
+    def window(self, x: Tensor, taps: int, slot: int) -> Tensor:
+        padded = F.pad(x, (0, 0, taps - 1, 0))
+        return windows(padded, taps)
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, slot: int) -> Tensor:
+        heads_first = (part.transpose(1, 2) for part in (query, key, value))
+        return F.scaled_dot_product_attention(*heads_first, attn_mask=self.visible).transpose(1, 2).flatten(2)
+
+    def attend_relative(self, layer: RelativeHeads, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        frames = query.shape[1]
+        position_scores = relative_scores(
+            (query + layer.pos_bias_v).transpose(1, 2), layer.positions(frames - 1, 1 - frames), frames
+        )  # [B, H, T, T]
+        bias = position_scores / math.sqrt(query.shape[-1])
+        if self.visible is not None:
+            bias = bias.masked_fill(~self.visible, float("-inf"))
+        mixed = F.scaled_dot_product_attention(
+            (query + layer.pos_bias_u).to(value.dtype).transpose(1, 2),
+            key.transpose(1, 2),
+            value.transpose(1, 2),
+            attn_mask=bias.to(value.dtype),
+        )
+        return mixed.transpose(1, 2).flatten(2)
+
+
+def windows(padded: Tensor, taps: int) -> Tensor:
+    """Every run of `taps` frames, side by side: [B, T + taps - 1, C] -> [B, T, taps * C]."""
+    frames = padded.shape[1] - taps + 1
+    return torch.cat([padded[:, tap : tap + frames] for tap in range(taps)], dim=-1)
+
+
+def relative_scores(query: Tensor, positions: Tensor, keys: int) -> Tensor:
+    """Score each query against the distance to each key.
+
+    Args:    query: [B, H, T, D], the last T of `keys` frames.
+             positions: [H, T + keys - 1, D], projected distances from keys - 1 downward (query minus key).
+    Returns: [B, H, T, keys], not scaled.
+    """
+    scores = torch.matmul(query, positions.to(query.dtype).transpose(-1, -2))
+    batch, heads, frames, distances = scores.shape
+    # Row i must move left by T - 1 - i. One column of padding makes each row longer by one than it is read
+    # afterwards, which moves every row by one more than the row below it.
+    skewed = F.pad(scores, (1, 0)).view(batch, heads, distances + 1, frames)[:, :, 1:]
+    return skewed.reshape(batch, heads, frames, distances)[..., :keys]
+
+
+def block_visibility(frames: int, block: int, device: torch.device) -> Tensor:
+    """bool [T, T] (query, key): a frame sees everything up to the end of its own block."""
+    blocks = torch.arange(frames, device=device) // block
+    return blocks[:, None] >= blocks[None, :]
+
+
+def visibility(frames: int, lengths: Tensor | None, block: int | None, device: torch.device) -> Tensor | None:
+    """Which key each query sees, from padding and from streaming.
+
+    Args:    lengths: [B] frames that are not padding; None when nothing is padded.
+             block: frames a block when streaming; None lets every frame see the whole sequence.
+    Returns: bool, broadcast to [B, 1, T, T], or None if everything is visible.
+    """
+    visible = None if block is None else block_visibility(frames, block, device)[None, None]
+    if lengths is not None:
+        real = (torch.arange(frames, device=device) < lengths[:, None])[:, None, None]
+        visible = real.expand(-1, 1, frames, -1) if visible is None else visible & real
+    return visible
+
+
+def number_slots(network: nn.Module, kind: type[nn.Module]) -> list[nn.Module]:
+    """Number the layers of one kind in a fixed order, so that a view can keep their state apart."""
+    layers = [layer for layer in network.modules() if isinstance(layer, kind)]
+    for slot, layer in enumerate(layers):
+        layer.slot = slot
+    return layers
