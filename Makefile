@@ -1,0 +1,46 @@
+# make run: set up and open the studio.   make test: everything that CI checks.   make help: the rest.
+PYTHON ?= python3
+VENV ?= .venv
+DEVICE ?= auto
+ARGS ?=
+
+SETUP = $(PYTHON) -m studio.setup --venv $(VENV) --device $(DEVICE)
+BIN = $(VENV)/bin
+VOICE = assets/voice
+ASIDE = .carry/voice
+
+.PHONY: help install run test test-fast lint weights-aside weights-back clean
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*##/\t/' | expand -t 16
+
+install: ## the environment alone; CPU or CUDA by what the machine has (DEVICE=cpu or cuda to choose)
+	$(SETUP)
+
+run: ## install, then the studio at http://127.0.0.1:7860 (ARGS="--port 8000": flags of app.py)
+	@$(SETUP)
+	@exec $(BIN)/python app.py $(ARGS)
+
+test: ## install with test tools (and Debian's Chromium if root), then every test
+	@$(SETUP) --dev
+	$(BIN)/python -m pytest
+
+test-fast: ## the unit tests: no torch, no engine, under 20 s
+	@$(SETUP) --dev
+	$(BIN)/python -m pytest tests/unit
+
+lint: ## ruff and mypy
+	@$(SETUP) --dev
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+weights-aside: ## move the voice's weights out of the working tree's way (for GPU machines that copy it)
+	@if [ -d $(VOICE) ]; then mkdir -p .carry && mv -T $(VOICE) $(ASIDE) && echo "$(VOICE) -> $(ASIDE)"; fi
+
+weights-back: ## move them back
+	@if [ -d $(ASIDE) ]; then mkdir -p assets && mv -T $(ASIDE) $(VOICE) && echo "$(ASIDE) -> $(VOICE)"; fi
+
+clean: ## remove the environment and every cache; voices and weights stay
+	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

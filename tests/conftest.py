@@ -1,0 +1,30 @@
+"""Marks every test by its folder and runs the cheap folders first.
+
+A folder with a large shared fixture (the real engine) keeps together, so one engine serves all who ask for it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+FOLDERS = ("unit", "parity", "api", "engine", "browser", "load")
+TESTS = Path(__file__).parent
+
+
+def folder_of(path: Path) -> str:
+    """Return the folder of tests/ that holds `path`."""
+    return path.relative_to(TESTS).parts[0]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark by folder; order by folder; leave load tests out unless they are asked for."""
+    for item in items:
+        item.add_marker(folder_of(item.path))
+    items.sort(key=lambda item: FOLDERS.index(folder_of(item.path)))
+    asked = any("load" in arg for arg in (*config.args, config.option.markexpr))
+    left_out = [] if asked else [item for item in items if folder_of(item.path) == "load"]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
