@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from studio.models.weights import CheckpointError
+
 
 @dataclass(frozen=True, slots=True)
 class HiftConfig:
@@ -64,11 +66,18 @@ class HiftConfig:
         return self.base_channels // 2 ** (stage + 1)
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Tensor]) -> "HiftConfig":
+    def from_state(cls, state: Mapping[str, Tensor], source: str = "hift") -> "HiftConfig":
         """Read the sizes from a state with canonical names (`checkpoint.canonical_names`).
 
-        Raises:  KeyError if a tensor that tells a size is missing.
+        Raises:  CheckpointError if a tensor that tells a size is missing.
         """
+        try:
+            return cls._read(state)
+        except (KeyError, ZeroDivisionError) as error:
+            raise CheckpointError(f"{source}: not a HiFT vocoder, {error} is missing") from error
+
+    @classmethod
+    def _read(cls, state: Mapping[str, Tensor]) -> "HiftConfig":
         def shape(name: str) -> tuple[int, ...]:
             return tuple(state[f"{name}.parametrizations.weight.original1"].shape)
 
@@ -86,7 +95,8 @@ class HiftConfig:
             f0_channels=shape("f0_predictor.condnet.0")[0], f0_layers=count("f0_predictor.condnet"),
             upsample_rates=tuple(k // 2 for k in up_kernels), upsample_kernels=up_kernels,
             resblock_kernels=tuple(shape(f"resblocks.{i}.convs1.0")[2] for i in range(kernels_per_stage)),
-            source_resblock_kernels=tuple(shape(f"source_resblocks.{i}.convs1.0")[2] for i in range(stages)),
+            source_resblock_kernels=tuple(
+                shape(f"source_resblocks.{i}.convs1.0")[2] for i in range(stages)),
             pre_kernel=pre_kernel, post_kernel=post_kernel, n_fft=spectrum_channels - 2,
             harmonics=state["m_source.l_linear.weight"].shape[1],
         )

@@ -4,7 +4,7 @@ Exact streaming of the same network is in `streaming.py`.
 Axes: B rows, F mel frames, S samples (480 a frame), T spectrum frames (120 F + 1), C channels.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -14,9 +14,12 @@ from torch.nn.utils.parametrizations import weight_norm
 
 from studio.models.hift.checkpoint import canonical_names
 from studio.models.hift.config import HiftConfig
+from studio.models.hift.geometry import HiftGeometry
 from studio.models.hift.noise import normal_noise
 from studio.models.hift.source import F0Predictor, HarmonicSource
 from studio.models.hift.spectrum import Spectrum
+from studio.models.hift.streaming import HiftState, open_state, step
+from studio.models.weights import load_strictly
 
 _LEAK = 0.1             # before each upsampling
 _LAST_LEAK = 0.01       # before the last convolution: upstream forgot the argument, and trained so
@@ -51,14 +54,26 @@ class ResBlock(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """[B, C, n] -> [B, C, n]; where mask [B, 1, n] is 0 the input counts as outside (zero)."""
-        for conv1, conv2, act1, act2 in zip(self.convs1, self.convs2, self.activations1, self.activations2):
-            y = conv1(act1(x))
+        for i, convolve in enumerate(self.convs1):
+            y = convolve(self.activations1[i](x))
             if mask is not None:
                 y = y * mask
-            x = x + conv2(act2(y))
+            x = x + self.convs2[i](self.activations2[i](y))
             if mask is not None:
                 x = x * mask
         return x
+
+
+def _upsampling(config: HiftConfig, stage: int) -> nn.Module:
+    rate, kernel = config.upsample_rates[stage], config.upsample_kernels[stage]
+    channels = config.channels(stage)
+    return weight_norm(nn.ConvTranspose1d(2 * channels, channels, kernel, rate, padding=(kernel - rate) // 2))
+
+
+def _source_thinning(config: HiftConfig, stage: int) -> nn.Module:
+    stride = config.source_strides[stage]
+    kernel = 1 if stride == 1 else 2 * stride
+    return nn.Conv1d(config.n_fft + 2, config.channels(stage), kernel, stride, padding=stride // 2)
 
 
 class Hift(nn.Module):
@@ -67,34 +82,32 @@ class Hift(nn.Module):
     def __init__(self, config: HiftConfig) -> None:
         super().__init__()
         self.config = config
+        self.geometry = HiftGeometry(config)
         stages = range(len(config.upsample_rates))
         self.f0_predictor = F0Predictor(config)
         self.m_source = HarmonicSource(config)
         self.spectrum = Spectrum(config.n_fft, config.hop_samples)
         self.conv_pre = weight_norm(nn.Conv1d(
             config.mel_bins, config.base_channels, config.pre_kernel, padding=config.pre_kernel // 2))
-        self.ups = nn.ModuleList(weight_norm(nn.ConvTranspose1d(
-            2 * config.channels(i), config.channels(i), kernel, rate, padding=(kernel - rate) // 2))
-            for i, (rate, kernel) in enumerate(zip(config.upsample_rates, config.upsample_kernels)))
-        self.source_downs = nn.ModuleList(nn.Conv1d(
-            config.n_fft + 2, config.channels(i), 1 if stride == 1 else 2 * stride, stride, padding=stride // 2)
-            for i, stride in enumerate(config.source_strides))
+        self.ups = nn.ModuleList(_upsampling(config, i) for i in stages)
+        self.source_downs = nn.ModuleList(_source_thinning(config, i) for i in stages)
         self.source_resblocks = nn.ModuleList(ResBlock(config.channels(i), kernel, config.dilations)
                                               for i, kernel in enumerate(config.source_resblock_kernels))
         self.resblocks = nn.ModuleList(ResBlock(config.channels(i), kernel, config.dilations)
                                        for i in stages for kernel in config.resblock_kernels)
-        self.conv_post = weight_norm(nn.Conv1d(
-            config.channels(stages[-1]), config.n_fft + 2, config.post_kernel, padding=config.post_kernel // 2))
+        self.conv_post = weight_norm(nn.Conv1d(config.channels(stages[-1]), config.n_fft + 2,
+                                               config.post_kernel, padding=config.post_kernel // 2))
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Tensor]) -> "Hift":
+    def from_state(cls, state: Mapping[str, Tensor], source: str = "hift") -> "Hift":
         """Build the vocoder that a checkpoint's tensors describe and load them strictly.
 
-        Raises:  KeyError or RuntimeError if tensors are missing, left over or of another shape.
+        Args:    state: in any spelling `canonical_names` knows; source: the file, for messages.
+        Raises:  CheckpointError if tensors are missing, left over or of another shape.
         """
         named = canonical_names(state)
-        model = cls(HiftConfig.from_state(named))
-        model.load_state_dict(named, strict=True)
+        model = cls(HiftConfig.from_state(named, source))
+        load_strictly(model, named, source)
         return model.eval()
 
     def fold_weight_norm(self) -> "Hift":
@@ -120,9 +133,10 @@ class Hift(nn.Module):
         seeds = torch.full((rows,), seed, dtype=torch.int64, device=f0.device)
         return normal_noise(seeds, torch.zeros_like(seeds), samples)
 
-    def source_branch(self, stage: int, spectra: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Source spectra [B, 18, T] thinned to a stage's rate, [B, C, n]."""
-        x = self.source_downs[stage](spectra)
+    def source_branch(self, stage: int, spectra: Tensor, mask: Tensor | None = None,
+                      length: int | None = None) -> Tensor:
+        """Source spectra [B, 18, T] thinned to a stage's rate and cut to a length, [B, C, n]."""
+        x = self.source_downs[stage](spectra)[..., :length]
         if mask is not None:
             x = x * mask
         return self.source_resblocks[stage](x, mask)
@@ -170,3 +184,25 @@ class Hift(nn.Module):
         if noise is None:
             noise = self.draw_noise(f0)
         return self.decode(mel, self.m_source(f0, noise))
+
+    @property
+    def lookahead_frames(self) -> int:
+        """Mel frames that must follow a frame before all its samples are given by `step`."""
+        return self.geometry.lookahead_frames
+
+    def open(self, seed: int) -> HiftState:
+        """State of a new stream; the seed fixes its noise."""
+        return open_state(self, seed)
+
+    @torch.inference_mode()
+    def step(self, states: Sequence[HiftState], mels: Sequence[Tensor],
+             finals: Sequence[bool]) -> list[Tensor]:
+        """Voice each row's new mel frames as far as their future is known, and advance its state.
+
+        Args:    mels: float32 [80, F_i] a row, F_i >= 0, after those already given; finals: whether
+                 no more will come.
+        Returns: float32 [S_i] a row; over a whole stream sum S_i = 480 x frames and the samples are those
+                 of `forward` with `draw_noise(f0, seed)`, whatever the split and the other rows.
+        Raises:  ValueError if a row has had its final step.
+        """
+        return step(self, self.geometry, states, mels, finals)

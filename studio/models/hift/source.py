@@ -95,7 +95,8 @@ class HarmonicSource(nn.Module):
 
     def _float32_sines(self, f0: Tensor) -> Tensor:
         centres = torch.cumsum(self.cycles_per_sample(f0), 1) * 2 * math.pi * self.config.samples_per_frame
-        phase = F.interpolate(centres.transpose(1, 2), scale_factor=self.config.samples_per_frame, mode="linear")
+        per_frame = self.config.samples_per_frame
+        phase = F.interpolate(centres.transpose(1, 2), scale_factor=per_frame, mode="linear")
         return self.config.sine_amplitude * torch.sin(phase.transpose(1, 2))
 
     def voicing(self, f0: Tensor) -> Tensor:
