@@ -1,0 +1,108 @@
+"""Which rows token2wav steps next, and how far. Pure: no torch, no clock of its own, no I/O.
+
+Every ready row has a slack: the seconds of sound its listener still has. A row that gave no sound yet counts as
+one with little slack, which falls while it waits. The least slack goes first, so newcomers go before rows with
+sound in hand, a row about to run dry goes before newcomers, and nobody waits for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from studio.engine.token_hop import hop_cap_tokens, token_hop
+from studio.protocols import RowStep
+from studio.speech import BLOCK_TOKENS, LOOKAHEAD_TOKENS
+
+NEWCOMER_SLACK_S = 0.3
+"""Less than this in hand and a started row goes before a newcomer: about one step on a CPU."""
+COMFORTABLE_SLACK_S = 2.0
+"""With so much in hand a row does not lengthen the step in which a newcomer makes its first sound."""
+
+
+@dataclass(slots=True)
+class Playback:
+    """What one request's listener has; owned by the request, shared by its rows in turn, read here."""
+
+    first_chunk_s: float | None = None
+    audio_s: float = 0.0
+    voiced_tokens: int = 0
+    paused: bool = False
+
+    def slack_s(self, now_s: float) -> float:
+        """Seconds of sound handed out and not yet played, if playing began with the first chunk."""
+        return self.audio_s - (now_s - (now_s if self.first_chunk_s is None else self.first_chunk_s))
+
+
+@dataclass(slots=True)
+class _Row:
+    row_id: str
+    block_tokens: int
+    since_s: float
+    playback: Playback
+    tokens: list[int] = field(default_factory=list)
+    final: bool = False
+
+    def slack_s(self, now_s: float) -> float:
+        if self.playback.first_chunk_s is None:
+            return NEWCOMER_SLACK_S - (now_s - self.since_s)
+        return self.playback.slack_s(now_s)
+
+    def hop(self, cap_tokens: int) -> tuple[int, bool]:
+        return token_hop(len(self.tokens), self.block_tokens, cap_tokens, self.final)
+
+    def ready(self) -> bool:
+        return not self.playback.paused and self.hop(BLOCK_TOKENS) != (0, False)
+
+
+class RowScheduler:
+    """The rows open in token2wav, one for each request being voiced. Implements Token2WavScheduler."""
+
+    def __init__(self, max_batch_rows: int) -> None:
+        self._max_batch_rows = max_batch_rows
+        self._rows: dict[str, _Row] = {}
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def admit(
+        self, row_id: str, first_block_tokens: int, arrived_s: float, playback: Playback | None = None
+    ) -> None:
+        """A row was opened; playback is its request's own."""
+        self._rows[row_id] = _Row(row_id, first_block_tokens, arrived_s, playback or Playback())
+
+    def offer(self, row_id: str, tokens: Sequence[int], final: bool) -> None:
+        """More speech tokens of a row; final: the last ones. A row that was dropped is ignored."""
+        if row := self._rows.get(row_id):
+            row.tokens.extend(tokens)
+            row.final = row.final or final
+
+    def drop(self, row_id: str) -> None:
+        """Forget a row; unknown ids are ignored."""
+        self._rows.pop(row_id, None)
+
+    def next_batch(self, now_s: float) -> list[RowStep]:
+        """Take the tokens of the rows to step now, least slack first; empty if none is ready.
+
+        A row is ready with one whole block and 3 tokens of look-ahead, or with its final tokens; its final
+        step removes it. With a newcomer in the batch every row takes one block and comfortable rows wait.
+        """
+        ready = sorted((row for row in self._rows.values() if row.ready()), key=lambda row: row.slack_s(now_s))
+        batch = ready[: self._max_batch_rows]
+        newcomer = any(row.playback.first_chunk_s is None for row in batch)
+        if newcomer:
+            batch = [row for row in batch if row.slack_s(now_s) < COMFORTABLE_SLACK_S]
+        return [self._take(row, one_block=newcomer) for row in batch]
+
+    def _take(self, row: _Row, one_block: bool) -> RowStep:
+        cap = BLOCK_TOKENS if one_block else hop_cap_tokens(row.playback.voiced_tokens)
+        count, final = row.hop(cap)
+        taken, row.tokens = row.tokens[:count], row.tokens[count:]
+        lookahead = [] if final else row.tokens[:LOOKAHEAD_TOKENS]
+        row.block_tokens = BLOCK_TOKENS
+        row.playback.voiced_tokens += count
+        if final:
+            del self._rows[row.row_id]
+        return RowStep(row.row_id, np.asarray(taken, np.int32), np.asarray(lookahead, np.int32), final)
