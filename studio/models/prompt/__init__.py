@@ -1,0 +1,1 @@
+"""What reads a prompt clip: features, speaker encoder, speech tokenizer."""
