@@ -1,0 +1,122 @@
+"""A reference clip to a voice prompt, through the checkpoint's two ONNX models; decodes no files."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import torch
+
+from studio.errors import UnusablePromptSpeech
+from studio.models.prompt import features
+from studio.models.weights import CheckpointError
+from studio.speech import (
+    MEL_FRAMES_PER_TOKEN,
+    PROMPT_MAX_S,
+    PROMPT_RATE_HZ,
+    SAMPLE_RATE_HZ,
+    SPEAKER_DIM,
+    Float32,
+    Int32,
+    VoicePrompt,
+)
+
+SPEAKER_FILE, TOKENIZER_FILE = "campplus.onnx", "speech_tokenizer_v2.onnx"
+# one reflection of the widest window, and a token's worth of sound beyond it
+_LEAST_S = 0.08
+
+logger = logging.getLogger(__name__)
+
+
+class OnnxPromptEncoder:
+    """Speech tokenizer and speaker encoder of one checkpoint folder, on onnxruntime.
+
+    Inputs are taken by position, as upstream does, for exported names differ: the speaker encoder reads
+    filter banks [1, T, 80]; the tokenizer reads features [1, 128, T] and their length, int32 [1].
+    """
+
+    def __init__(self, folder: Path | str, *, threads: int = 1, providers: tuple[str, ...] = ()) -> None:
+        """Raises:  CheckpointError if a file is missing, cannot be loaded, or has other inputs."""
+        self._speaker = _Model(Path(folder) / SPEAKER_FILE, 1, threads, providers)
+        self._tokenizer = _Model(Path(folder) / TOKENIZER_FILE, 2, threads, providers)
+
+    @torch.inference_mode()
+    def encode(self, samples: Float32, sample_rate_hz: int, prompt_text: str) -> VoicePrompt:
+        """Encode one clip; mel and tokens are cut to the same length, two frames a token.
+
+        Args:    samples: float32 [n] mono, at most 30 s, at 16 kHz or more.
+        Raises:  UnusablePromptSpeech if the clip is too short, too long, too slow or not finite;
+                 CheckpointError if a model answers with something else than ids and a [192] vector.
+        """
+        _check_clip(samples, sample_rate_hz)
+        clip = torch.from_numpy(np.ascontiguousarray(samples, dtype=np.float32))
+        at_16k = features.resample(clip, sample_rate_hz, PROMPT_RATE_HZ)
+        at_24k = features.resample(clip, sample_rate_hz, SAMPLE_RATE_HZ)
+        tokens, mel = self._speech_tokens(at_16k), features.prompt_mel(at_24k).numpy()
+        count = min(len(mel) // MEL_FRAMES_PER_TOKEN, len(tokens))
+        tokens, mel = tokens[:count], np.ascontiguousarray(mel[:MEL_FRAMES_PER_TOKEN * count])
+        embedding = self._speaker_embedding(at_16k)
+        return VoicePrompt(_key(prompt_text, tokens, mel, embedding), prompt_text, tokens, mel, embedding)
+
+    def _speech_tokens(self, at_16k: torch.Tensor) -> Int32:
+        whisper = features.tokenizer_features(at_16k)[None].numpy()
+        answer = self._tokenizer.run(whisper, np.array([whisper.shape[2]], np.int32))
+        if not np.issubdtype(answer.dtype, np.integer) or answer.size == 0 or answer.min() < 0:
+            found = f"{answer.dtype} {list(answer.shape)}"
+            raise CheckpointError(f"{TOKENIZER_FILE}: gave {found}, not speech tokens")
+        return answer.reshape(-1).astype(np.int32)
+
+    def _speaker_embedding(self, at_16k: torch.Tensor) -> Float32:
+        answer = self._speaker.run(features.speaker_features(at_16k)[None].numpy())
+        if answer.size != SPEAKER_DIM or not np.isfinite(answer).all():
+            found = list(answer.shape)
+            raise CheckpointError(f"{SPEAKER_FILE}: gave {found}, not {SPEAKER_DIM} finite values")
+        return answer.reshape(-1).astype(np.float32)
+
+
+class _Model:
+    """One ONNX file, called by the position of its inputs; only its first output counts."""
+
+    def __init__(self, path: Path, inputs: int, threads: int, providers: tuple[str, ...]) -> None:
+        if not path.is_file():
+            raise CheckpointError(f"{path}: no such checkpoint file")
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+        # waiting threads would otherwise spin on cores that the speech LM needs
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        options.log_severity_level = 3
+        try:
+            self._session = onnxruntime.InferenceSession(
+                str(path), options, providers=list(providers) or ["CPUExecutionProvider"])
+        except Exception as error:  # onnxruntime has no base class for what a damaged file raises
+            raise CheckpointError(f"{path}: cannot be loaded ({error})") from error
+        self._names = [i.name for i in self._session.get_inputs()]
+        if len(self._names) != inputs:
+            raise CheckpointError(f"{path}: has {len(self._names)} inputs, {inputs} expected")
+        logger.debug("loaded %s", path.name)
+
+    def run(self, *arrays: np.ndarray) -> np.ndarray:
+        return np.asarray(self._session.run(None, dict(zip(self._names, arrays, strict=True)))[0])
+
+
+def _check_clip(samples: Float32, sample_rate_hz: int) -> None:
+    if sample_rate_hz < PROMPT_RATE_HZ:
+        raise UnusablePromptSpeech("clip.low_rate", rate_hz=sample_rate_hz, limit_hz=PROMPT_RATE_HZ)
+    if not np.isfinite(samples).all():
+        raise UnusablePromptSpeech("clip.not_finite")
+    seconds = len(samples) / sample_rate_hz
+    if seconds < _LEAST_S:
+        raise UnusablePromptSpeech("clip.too_short", seconds=seconds, limit=1.0)
+    if seconds > PROMPT_MAX_S:
+        raise UnusablePromptSpeech(
+            "clip.too_long", seconds=seconds, limit=PROMPT_MAX_S, start=0.0, end=PROMPT_MAX_S)
+
+
+def _key(prompt_text: str, tokens: Int32, mel: Float32, embedding: Float32) -> str:
+    digest = hashlib.sha256(prompt_text.encode())
+    for part in (tokens, mel, embedding):
+        digest.update(part.tobytes())
+    return digest.hexdigest()[:32]

@@ -1,0 +1,120 @@
+"""The prompt encoder on stand-in ONNX models that answer with what they were given."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from onnx import TensorProto, helper, numpy_helper
+
+from studio.errors import UnusablePromptSpeech
+from studio.models.prompt import features
+from studio.models.prompt.encoder import SPEAKER_FILE, TOKENIZER_FILE, OnnxPromptEncoder
+from studio.models.weights import CheckpointError
+
+
+def write_model(path: Path, nodes: list, inputs: list, outputs: list, constants: dict) -> None:
+    graph = helper.make_graph(nodes, "stand_in", inputs, outputs,
+                              [numpy_helper.from_array(np.asarray(v), k) for k, v in constants.items()])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    onnx.save(model, str(path))
+
+
+def write_speaker(path: Path, width: int = 192) -> None:
+    """Mean over time of the first filter bank band squared, in all places of the vector."""
+    write_model(
+        path,
+        [helper.make_node("Mul", ["fb", "fb"], ["square"]),
+         helper.make_node("ReduceMean", ["square"], ["mean"], axes=[1], keepdims=0),
+         helper.make_node("Gather", ["mean", "first"], ["embedding"], axis=1)],
+        [helper.make_tensor_value_info("fb", TensorProto.FLOAT, [1, "T", 80])],
+        [helper.make_tensor_value_info("embedding", TensorProto.FLOAT, [1, width])],
+        {"first": np.zeros(width, np.int64)})
+
+
+def write_tokenizer(path: Path, every: int = 4) -> None:
+    """Every fourth value of band 0 times 100, as an id, up to the given length."""
+    write_model(
+        path,
+        [helper.make_node("Cast", ["how_long"], ["length"], to=TensorProto.INT64),
+         helper.make_node("Slice", ["mel", "zero", "length", "two", "every"], ["thinned"]),
+         helper.make_node("Gather", ["thinned", "band"], ["row"], axis=1),
+         helper.make_node("Abs", ["row"], ["positive"]),
+         helper.make_node("Mul", ["positive", "hundred"], ["scaled"]),
+         helper.make_node("Cast", ["scaled"], ["ids"], to=TensorProto.INT64)],
+        [helper.make_tensor_value_info("mel", TensorProto.FLOAT, [1, 128, "T"]),
+         helper.make_tensor_value_info("how_long", TensorProto.INT32, [1])],
+        [helper.make_tensor_value_info("ids", TensorProto.INT64, [1, "N"])],
+        {"zero": np.array([0]), "two": np.array([2]), "every": np.array([every]),
+         "band": np.array(0), "hundred": np.float32(100)})
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_speaker(tmp_path / SPEAKER_FILE)
+    write_tokenizer(tmp_path / TOKENIZER_FILE)
+    return tmp_path
+
+
+def clip(seconds: float, rate_hz: int) -> np.ndarray:
+    t = np.arange(round(seconds * rate_hz)) / rate_hz
+    return (0.3 * np.sin(2 * np.pi * 220 * t) * (1 + np.sin(2 * np.pi * 3 * t))).astype(np.float32) / 2
+
+
+@pytest.mark.parametrize(("seconds", "rate_hz"), [
+    (3.21, 24_000), (2.5, 44_100), (1.033, 16_000), (30.0, 48_000)])
+def test_prompt_mel_is_exactly_twice_the_tokens(folder, seconds, rate_hz):
+    prompt = OnnxPromptEncoder(folder).encode(clip(seconds, rate_hz), rate_hz, "text")
+    assert len(prompt.speech_tokens) == pytest.approx(25 * seconds, abs=1)
+    assert prompt.mel.shape == (2 * len(prompt.speech_tokens), 80)
+    assert (prompt.speech_tokens.dtype, prompt.mel.dtype) == (np.int32, np.float32)
+    assert prompt.speaker_embedding.shape == (192,) and prompt.prompt_text == "text"
+
+
+def test_models_get_the_documented_features_by_position(folder):
+    samples = clip(2.0, 16_000)
+    prompt = OnnxPromptEncoder(folder).encode(samples, 16_000, "text")
+    at_16k = torch.from_numpy(samples)
+    ids = (features.tokenizer_features(at_16k)[0, ::4].abs() * 100).int()
+    assert np.abs(prompt.speech_tokens - ids.numpy()).max() <= 1
+    expected = features.speaker_features(at_16k)[:, 0].square().mean()
+    assert prompt.speaker_embedding[5] == pytest.approx(float(expected), rel=1e-4)
+
+
+def test_mel_is_cut_when_the_tokenizer_gives_fewer_tokens(folder):
+    write_tokenizer(folder / TOKENIZER_FILE, every=6)
+    prompt = OnnxPromptEncoder(folder).encode(clip(2.0, 16_000), 16_000, "")
+    assert len(prompt.speech_tokens) == 34 and len(prompt.mel) == 68
+
+
+def test_key_tells_clips_and_transcripts_apart(folder):
+    encoder = OnnxPromptEncoder(folder)
+    keys = [encoder.encode(clip(seconds, 16_000), 16_000, text).key
+            for seconds, text in [(2, "a"), (2, "a"), (2, "b"), (3, "a")]]
+    assert keys[0] == keys[1] and len(set(keys)) == 3
+
+
+@pytest.mark.parametrize(("samples", "rate_hz", "key"), [
+    (clip(2.0, 8_000), 8_000, "clip.low_rate"), (clip(0.05, 16_000), 16_000, "clip.too_short"),
+    (np.zeros(0, np.float32), 16_000, "clip.too_short"), (clip(30.1, 16_000), 16_000, "clip.too_long"),
+    (np.full(32_000, np.nan, np.float32), 16_000, "clip.not_finite")])
+def test_clip_outside_the_contract_is_refused(folder, samples, rate_hz, key):
+    with pytest.raises(UnusablePromptSpeech) as refused:
+        OnnxPromptEncoder(folder).encode(samples, rate_hz, "")
+    assert refused.value.key == key
+
+
+def test_missing_damaged_or_foreign_models_are_named(folder):
+    (folder / SPEAKER_FILE).rename(folder / "kept")
+    with pytest.raises(CheckpointError, match=r"campplus\.onnx: no such"):
+        OnnxPromptEncoder(folder)
+    (folder / SPEAKER_FILE).write_bytes(b"not onnx")
+    with pytest.raises(CheckpointError, match=r"campplus\.onnx: cannot be loaded"):
+        OnnxPromptEncoder(folder)
+    write_tokenizer(folder / SPEAKER_FILE)
+    with pytest.raises(CheckpointError, match="has 2 inputs, 1 expected"):
+        OnnxPromptEncoder(folder)
+    write_speaker(folder / SPEAKER_FILE, width=256)
+    with pytest.raises(CheckpointError, match="not 192 finite"):
+        OnnxPromptEncoder(folder).encode(clip(2.0, 16_000), 16_000, "")
