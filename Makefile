@@ -9,7 +9,7 @@ BIN = $(VENV)/bin
 VOICE = assets/voice
 ASIDE = .carry/voice
 
-.PHONY: help install run test test-fast lint weights-aside weights-back clean
+.PHONY: help install run test test-fast lint readme weights-aside weights-back clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -34,6 +34,9 @@ lint: ## ruff and mypy
 	@$(SETUP) --dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+readme: ## write the parts of the READMEs that come from the code
+	$(BIN)/python -m studio.readme
 
 weights-aside: ## move the voice's weights out of the working tree's way (for GPU machines that copy it)
 	@if [ -d $(VOICE) ]; then mkdir -p .carry && mv -T $(VOICE) $(ASIDE) && echo "$(VOICE) -> $(ASIDE)"; fi

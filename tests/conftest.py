@@ -1,6 +1,6 @@
 """Marks every test by its folder and runs the cheap folders first.
 
-A folder with a large shared fixture (the real engine) keeps together, so one engine serves all who ask for it.
+A folder with a large shared fixture, the real engine, keeps together: one engine serves all who ask for it.
 """
 
 from __future__ import annotations

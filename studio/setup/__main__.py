@@ -21,7 +21,7 @@ def main(argv: list[str] | None = None) -> int:
     place = Place(ROOT, (ROOT / options.venv).absolute())
     device = options.device if options.device != "auto" else find_device()
     try:
-        _debian_packages(options.dev)
+        _debian_packages(device, options.dev)
         steps = plan(place, device, options.dev)
         if pending(place, steps):
             find_python()
@@ -44,15 +44,19 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _debian_packages(dev: bool) -> None:
-    programs = debian.FOR_TESTS if dev else debian.FOR_RUN
-    missing = debian.missing(list(programs))
-    if missing and dev and debian.can_install():
-        print(f"Debian packages: {' '.join(missing)}", flush=True)
-        debian.install(missing)
-        return
-    for name in missing:
-        print(f"Note: {name} is not installed: {programs[name]}. {debian.remedy([name])}", file=sys.stderr)
+def _debian_packages(device: str, dev: bool) -> None:
+    """Install what is missing if root wants to run the tests; else say it, and stop at what is required."""
+    lacking = debian.missing(device, dev)
+    if lacking and dev and debian.can_install():
+        packages = [need.package for need in lacking]
+        print(f"installing Debian's {' '.join(packages)} ...", flush=True)
+        debian.install(packages)
+        lacking = debian.missing(device, dev)
+    for need in lacking:
+        sentence = f"{need.name} is missing: {need.without}. {debian.remedy([need.package])}"
+        if need.required:
+            raise SetupProblem(sentence)
+        print(f"Note: {sentence}", file=sys.stderr)
 
 
 def _install(place: Place, steps: list[Step]) -> None:

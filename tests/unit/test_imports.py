@@ -1,0 +1,144 @@
+"""The rooms import one way, the web process has no torch, and one module reads the environment."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+NOUNS = {"speech", "messages", "protocols", "errors", "settings"}
+SERVED = NOUNS | {"engine", "library", "listening", "metrics", "audio", "text"}
+COMMAND = SERVED | {"models", "backends", "training"}
+# room or module of studio/ -> what it may import from studio/, besides itself
+MAY_IMPORT: dict[str, set[str]] = {
+    "speech": set(),
+    "messages": set(),
+    "protocols": {"speech"},
+    "errors": {"messages"},
+    "settings": {"errors"},
+    "channel": {"errors"},
+    "text": NOUNS,
+    "audio": NOUNS,
+    "models": NOUNS - {"settings"},
+    "backends": NOUNS - {"settings"} | {"models", "audio", "channel"},
+    "engine": NOUNS - {"settings"} | {"channel", "audio", "text"},
+    "library": NOUNS - {"settings"} | {"audio", "text"},
+    "listening": NOUNS - {"settings"} | {"audio", "text"},
+    "metrics": NOUNS | {"engine"},
+    "api": SERVED,
+    "ui": SERVED,
+    "training": NOUNS - {"settings"} | {"models", "audio", "text"},
+    "bench": COMMAND,
+    "doctor": COMMAND,
+    "evaluate": COMMAND,
+    "parity": COMMAND,
+    "setup": set(),
+    "readme": {"settings"},
+}
+WEB_ROOMS = {"engine", "api", "ui", "library", "listening", "metrics", "audio", "text"} | NOUNS
+HEAVY = {"torch", "torchaudio", "vllm", "transformers", "onnxruntime"}
+
+# file -> why it goes against the table
+MAY_ALSO_IMPORT = {
+    ("studio/api/web.py", "ui"): "puts the page on the same server as the API",
+}
+MAY_TOUCH_ENVIRONMENT = {
+    "studio/settings.py": "the reader",
+    "studio/api/web.py": "Gradio takes its analytics switch from the environment only",
+    "studio/backends/vllm_compat.py": "vLLM takes its settings from the environment only",
+}
+
+
+def sources() -> list[Path]:
+    found = sorted((ROOT / "studio").rglob("*.py"))
+    return [*found, *(path for path in [ROOT / "app.py"] if path.exists())]
+
+
+def room_of(path: Path) -> str:
+    """Return the first name below studio/, or "app"."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return parts[1] if len(parts) > 1 else parts[0]
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Yield the full dotted name of each module that `path` imports, wherever in the file it does so."""
+    package = path.relative_to(ROOT).parent.parts
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else ()
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            yield from ([f"studio.{alias.name}" for alias in node.names] if base == "studio" else [base])
+
+
+def touches_environment(path: Path) -> bool:
+    names = {"environ", "getenv", "putenv", "environb"}
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Attribute) and node.attr in names:
+            return True
+        if isinstance(node, ast.ImportFrom) and node.module == "os" and names & {a.name for a in node.names}:
+            return True
+    return False
+
+
+def test_imports_between_rooms_follow_the_arrows() -> None:
+    wrong = []
+    for path in sources():
+        room, name = room_of(path), str(path.relative_to(ROOT))
+        if room in ("app", "__init__"):
+            continue
+        for module in imports(path):
+            other = module.split(".")[1] if module.startswith("studio.") else room
+            allowed = other in MAY_IMPORT[room] or (name, other) in MAY_ALSO_IMPORT
+            if other not in (room, "__version__") and not allowed:
+                wrong.append(f"{name} imports {module}")
+    assert wrong == []
+
+
+def test_every_room_has_a_row_in_the_table() -> None:
+    rooms = {room_of(path) for path in sources()} - {"app", "__init__"}
+    assert rooms <= MAY_IMPORT.keys()
+
+
+def test_no_room_of_the_web_process_names_torch_or_vllm() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)} imports {module}"
+        for path in sources()
+        if room_of(path) in WEB_ROOMS
+        for module in imports(path)
+        if module.split(".")[0] in HEAVY
+    ]
+    assert wrong == []
+
+
+def test_importing_the_web_process_loads_no_torch() -> None:
+    """Catches what a library of ours brings along; what is in HEAVY costs the page seconds of its start."""
+    code = f"import sys, studio.api.web; print(*sorted(set(sys.modules) & {HEAVY!r}))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert (run.returncode, run.stdout.strip()) == (0, ""), run.stderr
+
+
+def test_the_environment_is_touched_where_it_is_said_to_be_and_nowhere_else() -> None:
+    touching = {str(path.relative_to(ROOT)) for path in sources() if touches_environment(path)}
+    assert touching == set(MAY_TOUCH_ENVIRONMENT)
+
+
+def test_no_room_is_named_for_nothing() -> None:
+    nameless = {"utils", "util", "common", "helpers", "misc", "base"}
+    assert not {path.stem for path in sources()} & nameless
+    assert not {path.parent.name for path in sources()} & nameless
+
+
+def test_the_installer_imports_the_standard_library_only() -> None:
+    """It runs before anything is installed; only its check runs inside, and imports what it checks."""
+    for path in sources():
+        if room_of(path) == "setup" and path.name != "check.py":
+            outside = (
+                {module.split(".")[0] for module in imports(path)} - set(sys.stdlib_module_names) - {"studio"}
+            )
+            assert outside == set(), path
