@@ -38,7 +38,7 @@ class Need:
 
 
 NUMA = Need("libnuma.so.1", "libnuma1", "vLLM does not load on a CPU", True, has_library)
-FFMPEG = Need("ffmpeg", "ffmpeg", "m4a, aac and webm clips cannot be read", False)
+FFMPEG = Need("ffmpeg", "ffmpeg", "m4a and webm clips cannot be read, nor mp3, opus and aac made", False)
 CHROMIUM = Need("chromium", "chromium", "the browser tests fail", True)
 
 

