@@ -80,6 +80,10 @@ class Settings(BaseModel):
     data_dir: str = knob(str(ROOT / "data"), "Folder of the voice library: SQLite and clips.", group="library")
     cache_dir: str = knob("", "Folder for converted checkpoints; empty: data_dir/cache.", group="library")
 
+    def for_worker(self) -> dict[str, object]:
+        """The settings as plain values for a worker process, which picks what it needs; cache_dir is resolved."""
+        return self.model_dump() | {"cache_dir": str(self.folder("cache"))}
+
     def folder(self, name: str) -> Path:
         """A folder of ours below data_dir, made when missing; name "cache" honours cache_dir."""
         path = Path(self.cache_dir) if name == "cache" and self.cache_dir else Path(self.data_dir) / name

@@ -43,14 +43,15 @@ COLUMNS = ", ".join(Voice.__slots__)
 
 
 class VoiceStore:
-    """The table of voices and the folder of clips; owns one SQLite connection, used from one thread."""
+    """The table of voices and the folder of clips; owns one SQLite connection, which may be used from any thread."""
 
     def __init__(self, folder: Path, max_voices: int = 1000, now: Callable[[], float] = time.time) -> None:
         self._clips = folder / "clips"
         self._clips.mkdir(parents=True, exist_ok=True)
         self._max_voices = max_voices
         self._now = now
-        self._db = sqlite3.connect(folder / "voices.sqlite", isolation_level=None)
+        # SQLite is built serialised (sqlite3.threadsafety 3), and every change here is one statement.
+        self._db = sqlite3.connect(folder / "voices.sqlite", isolation_level=None, check_same_thread=False)
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA busy_timeout = 5000")
         self._migrate()

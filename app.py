@@ -1,0 +1,71 @@
+"""CosyVoice Studio: settings, workers, engine, library, page; then serve. `python app.py --help` lists the settings."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+
+import uvicorn
+from fastapi import FastAPI
+
+from studio.api.web import build_web
+from studio.engine.engine import Engine, EngineLimits
+from studio.engine.lm_client import SpeechLMClient
+from studio.engine.token2wav_client import PromptEncoderClient, Token2WavClient
+from studio.engine.worker import Supervision, WorkerProcess
+from studio.library.prompts import VoicePrompts
+from studio.library.starters import add_starters
+from studio.library.store import VoiceStore
+from studio.settings import Settings, exit_on_error
+from studio.text.checkpoint import read_checkpoint
+from studio.text.frontend import TextFrontend
+
+ASSETS = Path(__file__).resolve().parent / "assets"
+
+
+def build(settings: Settings) -> FastAPI:
+    """The whole studio; nothing heavy is imported here, the models live in the workers."""
+    checkpoint = read_checkpoint(Path(settings.model_dir))
+    supervision = Supervision(start_timeout_s=settings.start_timeout_s)
+    lm_worker, token2wav_worker = (
+        WorkerProcess([sys.executable, "-m", f"studio.backends.{program}"], name, settings.for_worker(), supervision=supervision)
+        for name, program in (("lm", "vllm_lm"), ("token2wav", "torch_token2wav"))
+    )
+    frontend = TextFrontend(checkpoint, max_text_chars=settings.max_text_chars)
+    engine = Engine(
+        SpeechLMClient(lm_worker),
+        Token2WavClient(token2wav_worker),
+        frontend,
+        EngineLimits(
+            max_running=settings.max_running,
+            queue_size=settings.queue_size,
+            max_per_client=settings.max_per_client,
+            max_batch_rows=settings.max_batch_rows,
+            listener_timeout_s=settings.listener_timeout_s,
+        ),
+        workers=(lm_worker, token2wav_worker),
+    )
+    store = VoiceStore(settings.folder("library"), settings.max_voices)
+    add_starters(store, ASSETS / "starters")
+    prompts = VoicePrompts(store, PromptEncoderClient(token2wav_worker), settings.folder("prompts"), checkpoint.id)
+    return build_web(engine, store, prompts, settings, settings.served_model_name or checkpoint.id)
+
+
+def main(argv: list[str]) -> None:
+    settings = exit_on_error(argv)
+    logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    uvicorn.run(
+        build(settings),
+        host=settings.host,
+        port=settings.port,
+        root_path=settings.root_path,
+        ssl_certfile=settings.ssl_certfile or None,
+        ssl_keyfile=settings.ssl_keyfile or None,
+        log_level="warning",
+        timeout_graceful_shutdown=5,
+    )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

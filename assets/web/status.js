@@ -1,0 +1,38 @@
+// The engine's state on the page: polls /health, quickly while it starts, rarely when it is ready, not at all when hidden.
+export function watchEngine(root, base, say) {
+  const text = root.querySelector("[data-part=text]");
+  const bar = root.querySelector("[data-part=bar]");
+  let timer = null;
+  async function look() {
+    clearTimeout(timer);
+    let pause = 5000;
+    if (!document.hidden) {
+      try {
+        const reply = await fetch(new URL("health", base), { headers: { "Accept-Language": document.documentElement.lang || "en" } });
+        const state = await reply.json();
+        show(state);
+        if (state.status !== "ok") pause = 500;
+      } catch {
+        root.dataset.state = "lost";
+        text.textContent = say("status.lost");
+        pause = 1000;
+      }
+    }
+    timer = setTimeout(look, pause);
+  }
+  function show(state) {
+    const ready = state.status === "ok";
+    root.dataset.state = ready ? "ready" : state.workers.some((w) => w.stage === "stage.failed") ? "failed" : "starting";
+    const fraction = Math.min(...state.workers.map((w) => w.fraction));
+    bar.value = ready ? 1 : fraction;
+    bar.hidden = ready;
+    if (ready) {
+      text.textContent = say(state.waiting ? "status.ready_busy" : "status.ready", state);
+      return;
+    }
+    const slow = state.workers.filter((w) => w.stage !== "stage.ready");
+    text.textContent = slow.map((w) => `${say(`worker.${w.name}`)}: ${w.text}${w.reason ? ` (${w.reason})` : ""}`).join(" · ");
+  }
+  document.addEventListener("visibilitychange", look);
+  look();
+}

@@ -1,0 +1,1 @@
+"""The HTTP interface: OpenAI's speech routes, voices, health and metrics. Wire shapes stay in here."""

@@ -1,0 +1,62 @@
+"""GET /v1/models, /health and /metrics, and the player's report of what the listener heard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, PlainTextResponse
+from pydantic import BaseModel, Field
+
+from studio.api.errors import language_of
+from studio.engine.engine import Engine
+from studio.messages import render
+from studio.metrics.exporter import CONTENT_TYPE, exposition
+
+
+class PlayerReport(BaseModel):
+    """What a player measured; comes from a browser, so it is clamped and only counted."""
+
+    underruns: Annotated[int, Field(ge=0, le=1000)]
+    first_sound_ms: Annotated[float, Field(ge=0, le=600_000)]
+    played_ms: Annotated[float, Field(ge=0, le=3_600_000)]
+
+
+def service_router(engine: Engine, model_name: str, guard: Callable[..., object]) -> APIRouter:
+    router = APIRouter()
+
+    @router.get("/v1/models")
+    async def models(request: Request) -> dict[str, object]:
+        guard(request)
+        entry = {"id": model_name, "object": "model", "created": 0, "owned_by": "cosyvoice-studio"}
+        return {"object": "list", "data": [entry]}
+
+    @router.get("/health")
+    async def health(request: Request) -> JSONResponse:
+        """200 when speech can be made, else 503; the body says where each worker stands, for the page."""
+        state = engine.state()
+        language = language_of(request)
+        workers = [
+            {"name": w.name, "stage": w.stage, "text": render(w.stage, language), "fraction": round(w.fraction, 3), "reason": w.reason}
+            for w in state.workers
+        ]
+        body = {
+            "status": "ok" if state.ready else "failed" if state.failed else "starting",
+            "workers": workers,
+            "running": state.running,
+            "waiting": state.waiting,
+            "eta_s": round(state.expected_ready_s, 1),
+        }
+        return JSONResponse(body, 200 if state.ready else 503, {"Cache-Control": "no-store"})
+
+    @router.get("/metrics")
+    async def metrics() -> PlainTextResponse:
+        return PlainTextResponse(exposition(await engine.stats()), media_type=CONTENT_TYPE)
+
+    @router.post("/player/report")
+    async def player_report(report: PlayerReport) -> dict[str, bool]:
+        engine.report_underruns(report.underruns)
+        return {"ok": True}
+
+    return router

@@ -1,0 +1,162 @@
+"""POST /v1/audio/speech: text and a voice in, streamed sound out, in OpenAI's shape."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Annotated, Literal, TypeVar
+
+import numpy as np
+from fastapi import APIRouter, Request
+from fastapi.responses import Response, StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from studio.api.guard import client_of
+from studio.audio.encode import FORMATS, STREAMED_FORMATS, encode_file, encode_stream, ffmpeg_available, needs_ffmpeg
+from studio.engine.engine import Engine
+from studio.engine.stream import SpeechStream
+from studio.errors import InvalidRequest, RequestAborted
+from studio.library.prompts import VoicePrompts
+from studio.library.store import VoiceStore
+from studio.settings import Settings
+from studio.speech import SAMPLE_RATE_HZ, AudioChunk, Float32, Sampling, SynthesisRequest
+
+MEDIA_TYPES = {"wav": "audio/wav", "pcm": "audio/pcm", "mp3": "audio/mpeg", "opus": "audio/ogg", "flac": "audio/flac", "aac": "audio/aac"}
+SEED_MAX = 2**32 - 1
+T = TypeVar("T")
+
+
+class VoiceRef(BaseModel):
+    id: str
+
+
+class SpeechBody(BaseModel):
+    """OpenAI's fields; `seed`, `temperature`, `top_p` and `top_k` are ours. Unknown fields are refused, not ignored."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    input: str
+    voice: str | VoiceRef
+    model: str = ""
+    response_format: str | None = None
+    speed: float = 1.0
+    instructions: str | None = None
+    stream_format: Literal["audio"] = "audio"
+    seed: int | None = None
+    temperature: Annotated[float | None, Field(ge=0.05, le=2.0)] = None
+    top_p: Annotated[float | None, Field(ge=0.05, le=1.0)] = None
+    top_k: Annotated[int | None, Field(ge=1, le=200)] = None
+
+
+def sampling_of(body: SpeechBody, settings: Settings) -> Sampling:
+    """The request's sampling; a missing seed is drawn, and told in a reply header so that the take can be repeated."""
+    seed = secrets.randbelow(SEED_MAX) if body.seed is None else body.seed
+    if not 0 <= seed <= SEED_MAX:
+        raise InvalidRequest("request.seed", param="seed")
+    return Sampling(
+        seed=seed,
+        temperature=settings.temperature if body.temperature is None else body.temperature,
+        top_p=settings.top_p if body.top_p is None else body.top_p,
+        top_k=settings.top_k if body.top_k is None else body.top_k,
+    )
+
+
+def format_of(body: SpeechBody) -> str:
+    """The wanted format; mp3 where none is named, as OpenAI has it."""
+    wanted = body.response_format or "mp3"
+    if wanted not in FORMATS:
+        raise InvalidRequest("request.format", param="response_format", format=wanted[:20], formats=", ".join(FORMATS))
+    if needs_ffmpeg(wanted) and not ffmpeg_available():
+        raise InvalidRequest("request.format_needs_ffmpeg", param="response_format", format=wanted)
+    return wanted
+
+
+def refuse_unhonoured(body: SpeechBody) -> None:
+    """A control that the model does not honour is an error, never silently ignored."""
+    if body.speed != 1.0:
+        raise InvalidRequest("request.speed", param="speed")
+    if body.instructions:
+        raise InvalidRequest("request.instructions", param="instructions")
+
+
+def speech_router(engine: Engine, store: VoiceStore, prompts: VoicePrompts, settings: Settings, guard: Callable[..., object]) -> APIRouter:
+    """The route; everything is validated, and the first chunk is there, before the reply begins."""
+    router = APIRouter()
+
+    @router.post("/v1/audio/speech")
+    async def create_speech(request: Request, body: SpeechBody) -> Response:
+        guard(request)
+        refuse_unhonoured(body)
+        wanted, sampling = format_of(body), sampling_of(body, settings)
+        engine.check(body.input)
+        name = body.voice if isinstance(body.voice, str) else body.voice.id
+        if not name.strip():
+            raise InvalidRequest("voice.missing", param="voice")
+        voice = store.find(name)
+        prompt = await prompts.of(voice)
+        stream = engine.submit(SynthesisRequest(body.input, prompt, sampling, client_of(request)))
+        headers = {
+            "X-Request-Id": stream.request_id,
+            "X-Seed": str(sampling.seed),
+            "X-Sample-Rate": str(SAMPLE_RATE_HZ),
+            "Cache-Control": "no-store",
+            "X-Accel-Buffering": "no",
+        }
+        if wanted not in STREAMED_FORMATS:
+            samples = await finish_or_leave(request, stream)
+            data = await asyncio.to_thread(encode_file, samples, SAMPLE_RATE_HZ, wanted)
+            return Response(data, media_type=MEDIA_TYPES[wanted], headers=headers)
+        first = await first_or_leave(request, stream)
+        headers["X-Prebuffer-Ms"] = str(round(1000 * engine.suggested_prebuffer_s(body.input)))
+        return StreamingResponse(
+            encode_stream(chunks_after(first, stream), wanted), media_type=MEDIA_TYPES[wanted], headers=headers
+        )
+
+    return router
+
+
+async def first_or_leave(request: Request, stream: SpeechStream) -> AudioChunk:
+    """The first chunk, or RequestAborted as soon as the client has gone; errors before it keep their status."""
+    return await _or_leave(request, stream, anext(stream))
+
+
+async def finish_or_leave(request: Request, stream: SpeechStream) -> Float32:
+    """All samples of the stream, float32 [n]."""
+    return await _or_leave(request, stream, _all_samples(stream))
+
+
+async def _all_samples(stream: SpeechStream) -> Float32:
+    async with stream:
+        return np.concatenate([chunk.samples async for chunk in stream])
+
+
+async def _or_leave(request: Request, stream: SpeechStream, work: Awaitable[T]) -> T:
+    wanted = asyncio.ensure_future(work)
+    left = asyncio.ensure_future(_disconnected(request))
+    try:
+        await asyncio.wait((wanted, left), return_when=asyncio.FIRST_COMPLETED)
+        if wanted.done():
+            return wanted.result()
+        raise RequestAborted("speech.aborted")
+    except BaseException:
+        wanted.cancel()
+        await stream.aclose()
+        raise
+    finally:
+        left.cancel()
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def chunks_after(first: AudioChunk, stream: SpeechStream) -> AsyncIterator[AudioChunk]:
+    """First chunk and the rest; leaving early, by the listener or an error, aborts the request and frees what it holds."""
+    try:
+        yield first
+        async for chunk in stream:
+            yield chunk
+    finally:
+        await stream.aclose()

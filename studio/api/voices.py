@@ -1,0 +1,97 @@
+"""GET, POST and DELETE /v1/audio/voices: the library, in the shape that Open WebUI and vLLM-Omni's clients read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Annotated
+
+from fastapi import APIRouter, File, Form, Request, UploadFile
+
+from studio.audio.check import usable_clip
+from studio.audio.decode import ReferenceClip
+from studio.errors import ClipTooLarge, InvalidRequest
+from studio.library.prompts import VoicePrompts
+from studio.library.store import Voice, VoiceStore
+from studio.settings import Settings
+
+TRANSCRIPT_MAX_CHARS = 800
+
+
+def wire(voice: Voice) -> dict[str, object]:
+    """A voice as clients see it; never its clip's place on disk."""
+    return {
+        "id": voice.id,
+        "name": voice.name,
+        "origin": voice.origin,
+        "language": voice.language,
+        "ref_text": voice.transcript,
+        "details": voice.details,
+        "clip_seconds": round(voice.clip_s, 2),
+        "created_at": int(voice.created_s),
+    }
+
+
+def check_transcript(text: str) -> str:
+    """The stripped transcript; cloning by this model needs one."""
+    text = text.strip()
+    if not text:
+        raise InvalidRequest("transcript.missing", param="ref_text")
+    if len(text) > TRANSCRIPT_MAX_CHARS:
+        raise InvalidRequest("transcript.too_long", param="ref_text", characters=len(text), limit=TRANSCRIPT_MAX_CHARS)
+    return text
+
+
+async def read_clip(upload: UploadFile, settings: Settings) -> ReferenceClip:
+    """The uploaded clip, decoded and judged; its file name is never used."""
+    limit = int(settings.max_clip_mb * 1_000_000)
+    data = await upload.read(limit + 1)
+    if len(data) > limit:
+        raise ClipTooLarge("clip.too_large", param="audio_sample", megabytes=(upload.size or len(data)) / 1e6, limit=settings.max_clip_mb)
+    return await asyncio.to_thread(usable_clip, data)
+
+
+def voices_router(store: VoiceStore, prompts: VoicePrompts, settings: Settings, guard: Callable[..., object]) -> APIRouter:
+    router = APIRouter()
+
+    @router.get("/v1/audio/voices")
+    async def list_voices(request: Request) -> dict[str, object]:
+        guard(request)
+        voices = store.all()
+        return {"voices": [v.name for v in voices], "data": [wire(v) for v in voices]}
+
+    @router.post("/v1/audio/voices")
+    async def create_voice(
+        request: Request,
+        audio_sample: Annotated[UploadFile | None, File()] = None,
+        name: Annotated[str | None, Form()] = None,
+        ref_text: Annotated[str, Form()] = "",
+        consent: Annotated[str, Form()] = "",
+        language: Annotated[str, Form()] = "",
+        speaker_description: Annotated[str, Form()] = "",
+    ) -> dict[str, object]:
+        """Save a voice; without a name it is a draft for this page, forgotten after a day."""
+        guard(request)
+        if audio_sample is None:
+            raise InvalidRequest("clip.missing", param="audio_sample")
+        transcript = check_transcript(ref_text)
+        clip = await read_clip(audio_sample, settings)
+        voice = store.add(
+            clip.samples, clip.sample_rate_hz, transcript, name=name, language=language[:16], consent=consent[:400], details=speaker_description[:400]
+        )
+        return wire(voice)
+
+    @router.post("/v1/audio/voices/{voice}/name")
+    async def name_voice(request: Request, voice: str, name: Annotated[str, Form()], consent: Annotated[str, Form()] = "") -> dict[str, object]:
+        """Give a draft its name, so that it stays."""
+        guard(request)
+        return wire(store.keep(voice, name, consent[:400]))
+
+    @router.delete("/v1/audio/voices/{voice:path}")
+    async def delete_voice(request: Request, voice: str) -> dict[str, object]:
+        guard(request)
+        gone = store.delete(voice)
+        prompts.forget(gone)
+        return {"id": gone.id, "name": gone.name, "deleted": True}
+
+    return router

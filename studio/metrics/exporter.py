@@ -1,0 +1,80 @@
+"""The engine's snapshot in Prometheus' text form. Measures nothing; the engine never imports it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import accumulate
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector
+
+from studio.engine.stats import EngineStats, HistogramSnapshot
+from studio.metrics import names
+from studio.metrics.names import Metric
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+Value = float | Mapping[str, float] | HistogramSnapshot
+
+
+def values(stats: EngineStats) -> dict[Metric, Value]:
+    """Each metric's present value; those of a worker that is down are left out rather than shown as zero."""
+    found: dict[Metric, Value] = {
+        names.ENGINE_READY: float(stats.state.ready),
+        names.REQUESTS_RUNNING: stats.state.running,
+        names.REQUESTS_WAITING: stats.state.waiting,
+        names.REQUESTS_FINISHED: stats.finished,
+        names.QUEUE_SECONDS: stats.queue_s,
+        names.TTFA_SECONDS: stats.ttfa_s,
+        names.RTF_RATIO: stats.rtf,
+        names.AUDIO_SECONDS: stats.audio_s_total,
+        names.UNDERRUNS: stats.underruns,
+        names.WORKER_RESTARTS: {worker.name: worker.restarts for worker in stats.state.workers},
+        names.STEP_SECONDS: stats.step_s,
+        names.BATCH_ROWS: stats.batch_rows,
+    }
+    if stats.token2wav is not None:
+        found[names.ROWS_OPEN] = stats.token2wav.rows_open
+        found[names.STATE_BYTES] = stats.token2wav.state_bytes
+    if (lm := stats.lm) is not None:
+        found |= {
+            names.KV_CACHE_USAGE: lm.kv_cache_usage_ratio,
+            names.KV_CACHE_BLOCKS: lm.kv_cache_blocks,
+            names.LM_RUNNING: lm.running,
+            names.LM_WAITING: lm.waiting,
+            names.PREEMPTIONS: lm.preemptions,
+            names.PREFIX_QUERIES: lm.prefix_cache_queries_tokens,
+            names.PREFIX_HITS: lm.prefix_cache_hits_tokens,
+            names.SPEECH_TOKENS: lm.generated_tokens,
+        }
+    return found
+
+
+def family(metric: Metric, value: Value) -> Family:
+    """One metric in Prometheus' own classes; its histograms are cumulative, ours are not."""
+    if isinstance(value, HistogramSnapshot):
+        edges = [*(format(bound, "g") for bound in value.bounds), "+Inf"]
+        buckets = list(zip(edges, accumulate(value.counts), strict=True))
+        return HistogramMetricFamily(metric.name, metric.help, buckets=buckets, sum_value=value.total)
+    kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+    if isinstance(value, Mapping):
+        made = kind(metric.name, metric.help, labels=[metric.label or "name"])
+        for label, number in value.items():
+            made.add_metric([label], number)
+        return made
+    return kind(metric.name, metric.help, value=value)
+
+
+def exposition(stats: EngineStats) -> str:
+    """The body of GET /metrics."""
+
+    class Snapshot(Collector):
+        def collect(self) -> Iterator[Family]:
+            for metric, value in values(stats).items():
+                yield family(metric, value)
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Snapshot())
+    return generate_latest(registry).decode()

@@ -1,0 +1,1 @@
+"""Text to what the speech LM reads: normalise, cut into segments, tokenize."""

@@ -1,0 +1,66 @@
+"""The page as a whole: theme, languages, head, engine state and tabs. Does not synthesize."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from studio.library.prompts import VoicePrompts
+from studio.library.store import VoiceStore
+from studio.messages import catalogue
+from studio.settings import Settings
+from studio.ui.scripts import mount_script
+from studio.ui.tabs.studio import studio_tab
+
+WEB = Path(__file__).resolve().parents[2] / "assets" / "web"
+STATUS_TEMPLATE = (
+    "<div class='engine-status' role='status' aria-live='polite' data-state='starting'>"
+    "<span class='engine-dot' aria-hidden='true'></span><span data-part='text'></span>"
+    "<progress data-part='bar' max='1' value='0' aria-label='engine'></progress></div>"
+)
+
+
+def translations() -> gr.I18n:
+    """The catalogue for Gradio; a browser in Chinese sends zh-CN or zh, both get the same sentences."""
+    zh = catalogue("zh")
+    return gr.I18n(en=catalogue("en"), zh=zh, **{"zh-CN": zh, "zh-TW": zh})
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The Blocks and what mount_gradio_app wants beside them."""
+
+    blocks: gr.Blocks
+    mount: dict[str, Any]
+
+
+def build_page(store: VoiceStore, prompts: VoicePrompts, settings: Settings) -> Page:
+    """All tabs; queue() limits are ours to set since Gradio's default runs one event at a time."""
+    i18n = translations()
+    with gr.Blocks(title="CosyVoice Studio", analytics_enabled=False, delete_cache=(3600, 86400)) as blocks:
+        with gr.Row(elem_classes="studio-head"):
+            gr.Markdown(i18n("page.title"), elem_id="title")
+            gr.HTML(html_template=STATUS_TEMPLATE, js_on_load=mount_script("mountStatus"), elem_id="engine")
+        with gr.Tabs():
+            with gr.Tab(i18n("tab.studio"), id="studio"):
+                studio_tab(i18n, store, prompts, settings)
+        gr.Markdown(i18n("page.footer"), elem_id="footer")
+    blocks.queue(api_open=False, default_concurrency_limit=8, max_size=64)
+    mount = {
+        "theme": gr.themes.Soft(primary_hue=gr.themes.colors.indigo, neutral_hue=gr.themes.colors.slate).set(
+            # The theme's own shade gives white letters too little contrast.
+            button_primary_background_fill="*primary_600",
+            button_primary_background_fill_hover="*primary_700",
+            button_primary_background_fill_dark="*primary_600",
+        ),
+        "css_paths": [WEB / "studio.css"],
+        "i18n": i18n,
+        "show_error": False,
+        "run_history": False,
+        "footer_links": [],
+        "max_file_size": f"{settings.max_clip_mb:g}mb",
+    }
+    return Page(blocks, mount)

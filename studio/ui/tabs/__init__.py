@@ -1,0 +1,1 @@
+"""One file a tab; a tab is one function that takes what it needs."""

@@ -1,0 +1,45 @@
+"""What Prometheus reads is what the engine measured, and nothing undeclared comes out."""
+
+from dataclasses import replace
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from studio.engine.stats import EngineState, EngineStats, Histogram
+from studio.engine.worker import WorkerState
+from studio.metrics import names
+from studio.metrics.exporter import exposition, values
+from studio.protocols import LmStats, Token2WavStats
+
+
+def snapshot() -> EngineStats:
+    seconds = Histogram((0.1, 1.0))
+    for value in (0.05, 0.5, 0.5, 7.0):
+        seconds.observe(value)
+    shot = seconds.snapshot()
+    state = EngineState(True, False, False, "stage.ready", 1.0, 0.0, (WorkerState("lm", restarts=2),), 3, 4)
+    return EngineStats(state, {"stop": 5, "aborted": 1}, shot, shot, shot, shot, shot, 12.5, 6, 1.5, (), 2, LmStats(0.25, 10), Token2WavStats(rows_open=2))
+
+
+def test_every_declared_metric_is_exported_and_no_other() -> None:
+    assert set(values(snapshot())) == set(names.ALL)
+    families = {f.name for f in text_string_to_metric_families(exposition(snapshot()))}
+    assert families == {m.name.removesuffix("_total") for m in names.ALL}
+
+
+def test_histograms_are_cumulative_with_their_sum() -> None:
+    ttfa = next(f for f in text_string_to_metric_families(exposition(snapshot())) if f.name == names.TTFA_SECONDS.name)
+    found = {(s.name, s.labels.get("le")): s.value for s in ttfa.samples}
+    assert found[(names.TTFA_SECONDS.name + "_bucket", "0.1")] == 1
+    assert found[(names.TTFA_SECONDS.name + "_bucket", "1")] == 3
+    assert found[(names.TTFA_SECONDS.name + "_bucket", "+Inf")] == 4
+    assert found[(names.TTFA_SECONDS.name + "_sum", None)] == 8.05
+
+
+def test_metrics_of_a_dead_worker_are_absent_rather_than_zero() -> None:
+    text = exposition(replace(snapshot(), lm=None))
+    assert names.KV_CACHE_USAGE.name not in text and names.ROWS_OPEN.name in text
+
+
+def test_names_follow_the_conventions() -> None:
+    for metric in names.ALL:
+        assert metric.name.startswith("studio_") and (metric.name.endswith("_total") == (metric.kind == "counter"))
