@@ -1,8 +1,8 @@
 """Which rows token2wav steps next, and how far. Pure: no torch, no clock of its own, no I/O.
 
-Every ready row has a slack: the seconds of sound its listener still has. A row that gave no sound yet counts as
-one with little slack, which falls while it waits. The least slack goes first, so newcomers go before rows with
-sound in hand, a row about to run dry goes before newcomers, and nobody waits for ever.
+Every ready row has a slack: the seconds of sound its listener still has. A row that gave no sound yet counts
+as one with little slack, which falls while it waits. The least slack goes first, so newcomers go before rows
+with sound in hand, a row about to run dry goes before newcomers, and nobody waits for ever.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class RowScheduler:
         """Take the tokens of the rows to step now, least slack first; empty if none is ready.
 
         A row is ready with one whole block and 3 tokens of look-ahead, or with its final tokens; its final
-        step removes it. With a newcomer in the batch every row takes one block and comfortable rows wait.
+        step removes it. With a newcomer in it every row takes one block and comfortable rows wait.
         """
         ready = sorted((row for row in self._rows.values() if row.ready()), key=lambda row: row.slack_s(now_s))
         batch = ready[: self._max_batch_rows]

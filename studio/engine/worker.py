@@ -67,14 +67,13 @@ class WorkerProcess:
         settings: dict[str, Any],
         *,
         supervision: Supervision = Supervision(),
-        on_change: Callable[[WorkerState], None] | None = None,
         clock: Clock = time.monotonic,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         self._command = list(command)
         self._settings = settings
         self._supervision = supervision
-        self._on_change = on_change
+        self._observers: list[Callable[[WorkerState], None]] = []
         self._clock = clock
         self._sleep = sleep
         self._link: WorkerLink | None = None
@@ -89,6 +88,10 @@ class WorkerProcess:
             self._failures.clear()
             await self._set(phase="waiting", stage="stage.waiting", fraction=0.0, detail={})
             self._task = asyncio.create_task(self._supervise(), name=f"supervise {self.state.name}")
+
+    def subscribe(self, observer: Callable[[WorkerState], None]) -> None:
+        """Call an observer with every new state, in the event loop."""
+        self._observers.append(observer)
 
     async def wait_ready(self) -> WorkerState:
         """Wait until calls are answered. Raises EngineNotReady when the worker was given up or closed."""
@@ -229,8 +232,8 @@ class WorkerProcess:
         self.state = replace(self.state, **changes)
         async with self._changed:
             self._changed.notify_all()
-        if self._on_change is not None:
-            self._on_change(self.state)
+        for observer in self._observers:
+            observer(self.state)
 
     def _ready_link(self) -> WorkerLink:
         if self._link is None or self.state.phase != "ready":

@@ -80,7 +80,8 @@ async def test_call_before_ready_says_what_the_worker_does(make_worker: MakeWork
 
 async def test_start_is_shown_stage_by_stage(make_worker: MakeWorker) -> None:
     seen: list[WorkerState] = []
-    worker = make_worker(on_change=seen.append)
+    worker = make_worker()
+    worker.subscribe(seen.append)
     await worker.start()
     ready = await worker.wait_ready()
     shown = [(s.phase, s.stage, s.fraction, s.detail) for s in seen]

@@ -1,0 +1,264 @@
+"""Stand-ins for the models, scripted by tests: answers, delays, failures and a clock. Never served to listeners.
+
+ManualClock stands still until told to advance; ScriptedSpeechLM says what was enqueued; SineToken2Wav gives exact
+sample counts, each voice its own pitch. They keep the protocols' contracts, which the conformance suite checks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from studio.errors import EngineDead, SpeechLMError
+from studio.protocols import LmPrompt, LmStats, RowStep, StepResult, Token2WavStats, TokenDelta
+from studio.speech import (
+    BLOCK_TOKENS,
+    LOOKAHEAD_TOKENS,
+    MEL_BINS,
+    SAMPLE_RATE_HZ,
+    SAMPLES_PER_TOKEN,
+    SPEAKER_DIM,
+    TOKEN_RATE_HZ,
+    Float32,
+    Sampling,
+    VoicePrompt,
+)
+from studio.text.frontend import Segment
+
+HELD_BACK_SAMPLES = 1920
+"""Kept until a row's last step, as a vocoder with look-ahead does."""
+
+
+class ManualClock:
+    """A clock that tests advance; `sleep` returns when its time has come."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self._sleepers: list[tuple[float, asyncio.Event]] = []
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def advance(self, seconds: float) -> None:
+        self.now_s += seconds
+        for until_s, event in self._sleepers:
+            if until_s <= self.now_s:
+                event.set()
+
+    async def sleep(self, seconds: float) -> None:
+        entry = (self.now_s + seconds, asyncio.Event())
+        self._sleepers.append(entry)
+        try:
+            await entry[1].wait()
+        finally:
+            self._sleepers.remove(entry)
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """So many speech tokens, in deltas of `delta_tokens`."""
+
+    tokens: int
+    delta_tokens: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class WaitFor:
+    """Go on when the test sets this."""
+
+    event: asyncio.Event
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The last, empty delta with this finish reason; None: the stream just ends, which no LM may do."""
+
+    reason: str | None = "stop"
+
+
+@dataclass(frozen=True, slots=True)
+class Raise:
+    """Fail with this error."""
+
+    error: Exception
+
+
+Script = Sequence[Say | WaitFor | Finish | Raise]
+
+
+class ScriptedSpeechLM:
+    """Answers each request with the next script, or with 5 tokens for each text id when none is left."""
+
+    def __init__(self) -> None:
+        self.prompts: list[LmPrompt] = []
+        self.samplings: list[Sampling] = []
+        self.ended: dict[str, str] = {}
+        self.closed = False
+        self._scripts: deque[Script] = deque()
+        self._running: dict[str, asyncio.Event] = {}
+        self._generated = 0
+
+    def enqueue(self, *script: Say | WaitFor | Finish | Raise) -> None:
+        """What the next request that has no script yet is answered with."""
+        self._scripts.append(script)
+
+    async def generate(self, prompt: LmPrompt, sampling: Sampling, request_id: str) -> AsyncIterator[TokenDelta]:
+        self.prompts.append(prompt)
+        self.samplings.append(sampling)
+        default: Script = (Say(5 * len(prompt.text_ids)), Finish())
+        script = self._scripts.popleft() if self._scripts else default
+        self._running[request_id] = asyncio.Event()
+        self.ended[request_id] = "cancelled"
+        try:
+            async for delta in self._perform(script, self._running[request_id]):
+                self.ended[request_id] = delta.finish_reason or "cancelled"
+                yield delta
+        finally:
+            del self._running[request_id]
+
+    async def _perform(self, script: Script, aborted: asyncio.Event) -> AsyncIterator[TokenDelta]:
+        said = 0
+        for step in script:
+            if aborted.is_set():
+                raise SpeechLMError("speech.lm_failed", reason="aborted")
+            if isinstance(step, Say):
+                for start in range(0, step.tokens, step.delta_tokens):
+                    count = min(step.delta_tokens, step.tokens - start)
+                    yield TokenDelta(tuple(t % 6561 for t in range(said, said + count)))
+                    said += count
+                    self._generated += count
+            elif isinstance(step, WaitFor):
+                await step.event.wait()
+            elif isinstance(step, Raise):
+                raise step.error
+            elif step.reason is not None:
+                yield TokenDelta((), step.reason)
+
+    async def abort(self, request_id: str) -> None:
+        if event := self._running.get(request_id):
+            event.set()
+
+    async def stats(self) -> LmStats:
+        running = len(self._running)
+        return LmStats(
+            kv_cache_usage_ratio=min(1.0, running / 16), kv_cache_blocks=16, block_size_tokens=32, running=running,
+            generated_tokens=self._generated,
+        )  # fmt: skip
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+class SineToken2Wav:
+    """A sine for every row, its pitch by the voice, its phase carried from step to step.
+
+    `gate` holds steps back while it is cleared; `fail` scripts the end of a row or of the whole worker.
+    """
+
+    sample_rate_hz = SAMPLE_RATE_HZ
+    lookahead_tokens = LOOKAHEAD_TOKENS
+    block_tokens = BLOCK_TOKENS
+    samples_per_token = SAMPLES_PER_TOKEN
+
+    def __init__(self, first_block_tokens: int = BLOCK_TOKENS) -> None:
+        self.steps: list[list[RowStep]] = []
+        self.closed = False
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self._first_block_tokens = first_block_tokens
+        self._rows: dict[str, tuple[float, int, int]] = {}  # row id -> hertz, tokens voiced, samples given
+        self._failures: deque[str | Exception | None] = deque()
+
+    def fail(self, *outcomes: str | Exception | None) -> None:
+        """Of the next steps: None goes well, a string ends the first row of it, an exception is raised."""
+        self._failures.extend(outcomes)
+
+    async def open(self, row_id: str, voice: VoicePrompt, seed: int) -> int:
+        self._rows[row_id] = (pitch_hz(voice), 0, 0)
+        return self._first_block_tokens
+
+    async def step(self, rows: Sequence[RowStep]) -> list[StepResult]:
+        self.steps.append(list(rows))
+        await self.gate.wait()
+        failure = self._failures.popleft() if self._failures else None
+        if isinstance(failure, Exception):
+            if isinstance(failure, EngineDead):
+                self._rows.clear()
+            raise failure
+        results = [self._advance(row) for row in rows]
+        if failure is not None:
+            self._rows.pop(rows[0].row_id, None)
+            results[0] = StepResult(rows[0].row_id, None, failure)
+        return results
+
+    def _advance(self, row: RowStep) -> StepResult:
+        if row.row_id not in self._rows:
+            return StepResult(row.row_id, None, "no such row")
+        hertz, tokens, given = self._rows[row.row_id]
+        tokens += len(row.tokens)
+        held_back = 0 if row.final else HELD_BACK_SAMPLES
+        until = max(given, tokens * SAMPLES_PER_TOKEN - held_back)
+        samples = sine(hertz, given, until)
+        if row.final:
+            del self._rows[row.row_id]
+        else:
+            self._rows[row.row_id] = (hertz, tokens, until)
+        return StepResult(row.row_id, samples)
+
+    async def drop(self, row_id: str) -> None:
+        self._rows.pop(row_id, None)
+
+    async def stats(self) -> Token2WavStats:
+        return Token2WavStats(
+            rows_open=len(self._rows), steps=len(self.steps), rows_stepped=sum(map(len, self.steps))
+        )
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+class WordFrontend:
+    """Every sentence is a segment, every word an id; refuses nothing."""
+
+    def check(self, text: str) -> None:
+        return None
+
+    def segments(self, text: str) -> tuple[Segment, ...]:
+        sentences = [sentence.strip() for sentence in text.split(".") if sentence.strip()]
+        return tuple(Segment(sentence, self.prompt_ids(sentence)) for sentence in sentences)
+
+    def prompt_ids(self, prompt_text: str) -> tuple[int, ...]:
+        return tuple(zlib.crc32(word.encode()) % 1000 for word in prompt_text.split())
+
+
+class FakePromptEncoder:
+    """A voice prompt of the right shape; equal clips and transcripts give equal keys."""
+
+    async def encode(self, samples: Float32, sample_rate_hz: int, prompt_text: str) -> VoicePrompt:
+        tokens = max(1, int(len(samples) / sample_rate_hz * TOKEN_RATE_HZ))
+        key = f"{zlib.crc32(samples.tobytes()):08x}{zlib.crc32(prompt_text.encode()):08x}"
+        return voice_prompt(key, tokens, prompt_text)
+
+
+def voice_prompt(key: str, tokens: int = 75, prompt_text: str = "hello there") -> VoicePrompt:
+    """A voice that only fakes can speak with."""
+    return VoicePrompt(
+        key, prompt_text, np.zeros(tokens, np.int32), np.zeros((2 * tokens, MEL_BINS), np.float32),
+        np.zeros(SPEAKER_DIM, np.float32),
+    )  # fmt: skip
+
+
+def pitch_hz(voice: VoicePrompt) -> float:
+    """The pitch that SineToken2Wav gives a voice: 100 to 400 Hz by its key."""
+    return 100.0 + zlib.crc32(voice.key.encode()) % 300
+
+
+def sine(hertz: float, start: int, end: int) -> Float32:
+    """Samples start to end of the sine that began at sample 0."""
+    phase = 2 * np.pi * hertz / SAMPLE_RATE_HZ * np.arange(start, end, dtype=np.float64)
+    return (0.5 * np.sin(phase)).astype(np.float32)

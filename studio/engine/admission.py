@@ -1,0 +1,114 @@
+"""Who may run: a bounded queue that serves clients in turn. Knows requests by id only, and no clock."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from studio.errors import EngineDraining, QueueFull
+
+FIRST_GUESS_S = 10.0
+"""Seconds that a request is said to run before any was measured."""
+
+
+class Admission:
+    """Places to run and places to wait. Owner: the engine's event loop."""
+
+    def __init__(self, max_running: int, queue_size: int, max_per_client: int) -> None:
+        self._max_running = max_running
+        self._queue_size = queue_size
+        self._max_per_client = max_per_client
+        self._running: dict[str, str] = {}  # request id -> client
+        self._waiting: dict[str, deque[Ticket]] = {}  # client -> its tickets; first client is next in turn
+        self._measured_s: float | None = None
+        self._draining = False
+
+    @property
+    def running(self) -> int:
+        return len(self._running)
+
+    @property
+    def waiting(self) -> int:
+        return sum(len(tickets) for tickets in self._waiting.values())
+
+    def enter(self, request_id: str, client: str) -> Ticket:
+        """A ticket that has, or will get, a place to run.
+
+        Raises: QueueFull with retry_after_s when all places are taken or the client has its share; EngineDraining.
+        """
+        if self._draining:
+            raise EngineDraining("engine.draining")
+        mine = sum(c == client for c in self._running.values()) + len(self._waiting.get(client, ()))
+        if mine >= self._max_per_client:
+            seconds = self.expected_wait_s(0)
+            raise QueueFull("queue.client_full", limit=self._max_per_client, retry_after_s=seconds)
+        if self.waiting >= self._queue_size and self.running >= self._max_running:
+            seconds = self.expected_wait_s(0)
+            raise QueueFull("queue.full", waiting=self.waiting, seconds=seconds, retry_after_s=seconds)
+        ticket = Ticket(self, request_id, client)
+        self._waiting.setdefault(client, deque()).append(ticket)
+        self._fill_places()
+        return ticket
+
+    def expected_wait_s(self, ahead: int) -> float:
+        """Seconds until a place is free with so many requests before it, from the measured time of a request."""
+        per_place_s = (self._measured_s or FIRST_GUESS_S) / self._max_running
+        return max(1.0, per_place_s * (ahead + 1))
+
+    def position(self, ticket: Ticket) -> int:
+        """How many requests get a place before this one; 0 when it is next or runs."""
+        tickets = self._waiting.get(ticket.client)
+        if tickets is None or ticket not in tickets:
+            return 0
+        own_ahead = tickets.index(ticket)
+        clients = list(self._waiting)
+        turn = clients.index(ticket.client)
+        others = ((n, len(self._waiting[c])) for n, c in enumerate(clients) if c != ticket.client)
+        return own_ahead + sum(min(count, own_ahead + (n < turn)) for n, count in others)
+
+    def measured(self, seconds: float) -> None:
+        """A request took so long from its place to its end."""
+        self._measured_s = seconds if self._measured_s is None else 0.8 * self._measured_s + 0.2 * seconds
+
+    def drain(self) -> None:
+        """Let nobody in any more; who waits or runs goes on."""
+        self._draining = True
+
+    def leave(self, ticket: Ticket) -> None:
+        if self._running.pop(ticket.request_id, None) is None and ticket.client in self._waiting:
+            tickets = self._waiting[ticket.client]
+            if ticket in tickets:
+                tickets.remove(ticket)
+            if not tickets:
+                del self._waiting[ticket.client]
+        self._fill_places()
+
+    def _fill_places(self) -> None:
+        while self._waiting and self.running < self._max_running:
+            client = next(iter(self._waiting))
+            tickets = self._waiting.pop(client)
+            ticket = tickets.popleft()
+            if tickets:  # back to the end of the round
+                self._waiting[client] = tickets
+            self._running[ticket.request_id] = client
+            ticket.granted.set()
+
+
+class Ticket:
+    """One request's claim to a place; give it back with `leave`, whether it ran or only waited."""
+
+    def __init__(self, admission: Admission, request_id: str, client: str) -> None:
+        self.request_id = request_id
+        self.client = client
+        self.granted = asyncio.Event()
+        self._admission = admission
+
+    async def turn(self) -> None:
+        """Wait for the place."""
+        await self.granted.wait()
+
+    def position(self) -> int:
+        return self._admission.position(self)
+
+    def leave(self) -> None:
+        self._admission.leave(self)

@@ -1,0 +1,281 @@
+"""The engine's front: takes requests, keeps them apart, tells how it does. Models are behind the protocols.
+
+A request's life: `submit` checks, cuts the text into segments and takes a ticket (`admission.py`); its utterance
+(`utterance.py`) drives the LM and one row at a time; `voicing.py` steps the rows of all requests in batches; sound
+comes out of its `SpeechStream`, whose closing ends all of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from studio.engine.admission import Admission
+from studio.engine.rates import Rates
+from studio.engine.scheduler import RowScheduler
+from studio.engine.stats import EngineState, EngineStats, Recorder, RequestSummary
+from studio.engine.stream import SpeechStream
+from studio.engine.utterance import EngineParts, Utterance
+from studio.engine.voicing import Voicing
+from studio.engine.worker import WorkerState
+from studio.errors import EngineDead, EngineDraining, EngineNotReady, StudioError, SynthesisError
+from studio.messages import MessageKey
+from studio.protocols import Clock, SpeechLM, Token2Wav
+from studio.speech import SynthesisRequest
+from studio.text.frontend import Segment
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class TextFrontend(Protocol):
+    """Text to what the LM reads; `studio.text.frontend.TextFrontend` is the real one."""
+
+    def check(self, text: str) -> None:
+        """Raises InvalidRequest text.* for what can be refused at once."""
+        ...
+
+    def segments(self, text: str) -> Sequence[Segment]:
+        """Called in a thread. Raises InvalidRequest text.* for text that cannot be spoken."""
+        ...
+
+    def prompt_ids(self, prompt_text: str) -> tuple[int, ...]: ...
+
+
+class SupervisedWorker(Protocol):
+    """What the engine needs of a worker beyond its model: `engine.worker.WorkerProcess`."""
+
+    state: WorkerState
+
+    async def start(self) -> None: ...
+
+    def subscribe(self, observer: Callable[[WorkerState], None]) -> None: ...
+
+    def expected_ready_s(self) -> float: ...
+
+
+@dataclass(frozen=True, slots=True)
+class EngineLimits:
+    """How much at once, and how long to wait for a listener."""
+
+    max_running: int = 8
+    queue_size: int = 32
+    max_per_client: int = 8
+    max_batch_rows: int = 8
+    max_ahead_s: float = 30.0
+    listener_timeout_s: float = 120.0
+
+
+class Engine:
+    """One engine for all listeners. Owner: one event loop; every method is called in it."""
+
+    def __init__(
+        self,
+        lm: SpeechLM,
+        token2wav: Token2Wav,
+        text_frontend: TextFrontend,
+        limits: EngineLimits | None = None,
+        *,
+        workers: Sequence[SupervisedWorker] = (),
+        clock: Clock = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        limits = limits or EngineLimits()
+        self._lm = lm
+        self._token2wav = token2wav
+        self._text = text_frontend
+        self._workers = tuple(workers)
+        self._recorder = Recorder()
+        self._rates = Rates()
+        self._admission = Admission(limits.max_running, limits.queue_size, limits.max_per_client)
+        self._voicing = Voicing(token2wav, RowScheduler(limits.max_batch_rows), clock, self._recorder.stepped)
+        self._parts = EngineParts(
+            lm, self._voicing, clock, sleep, limits.max_ahead_s, limits.listener_timeout_s
+        )
+        self._utterances: dict[str, Utterance] = {}
+        self._loop_task: asyncio.Task[None] | None = None
+        self._draining = False
+        self._was_ready: dict[str, bool] = {}
+
+    async def start(self) -> None:
+        """Start the loop and the workers; returns before they are ready."""
+        self._loop_task = asyncio.create_task(self._voicing.run(), name="token2wav loop")
+        self._loop_task.add_done_callback(self._loop_ended)
+        for worker in self._workers:
+            worker.subscribe(self._worker_changed)
+            await worker.start()
+
+    async def submit(self, request: SynthesisRequest) -> SpeechStream:
+        """Begin to speak; the caller must close the stream.
+
+        Raises: InvalidRequest for the text, EngineNotReady, EngineDraining, QueueFull; nothing was started.
+        """
+        self._refuse_unless_ready()
+        self._text.check(request.text)
+        request_id = uuid.uuid4().hex[:16]
+        ticket = self._admission.enter(request_id, request.client)
+        try:
+            # Grammars take up to a second for a long text; the loop must go on voicing others meanwhile.
+            segments = await asyncio.to_thread(self._text.segments, request.text)
+            prompt_ids = await asyncio.to_thread(self._text.prompt_ids, request.voice.prompt_text)
+        except BaseException:
+            ticket.leave()
+            raise
+        utterance = Utterance(self._parts, request_id, request, prompt_ids, segments, ticket)
+        utterance.stream.prebuffer_s = self._rates.prebuffer_s(utterance.text_ids, self._admission.running)
+        utterance.on_end(self._utterance_ended)
+        self._utterances[request_id] = utterance
+        return utterance.stream
+
+    def check(self, text: str) -> None:
+        """Refuse what submit would refuse, but for a full line; for an edge with work to do before it submits.
+
+        Raises: InvalidRequest for the text, EngineNotReady, EngineDraining.
+        """
+        self._text.segments(text)
+        self._refuse_unless_ready()
+
+    def position(self, request_id: str) -> int:
+        """Requests that get a place before this one; 0 when it runs or has ended."""
+        utterance = self._utterances.get(request_id)
+        return utterance.ticket.position() if utterance else 0
+
+    def measured_rate(self) -> float | None:
+        """Audio seconds per wall second that one more request can expect; None before any was measured."""
+        return self._rates.measured_rate(len(self._utterances) + 1)
+
+    async def suggested_prebuffer_s(self, text: str) -> float:
+        """Seconds of sound that a player should hold before it starts, so that it does not run dry.
+
+        Raises: InvalidRequest for text that cannot be spoken.
+        """
+        segments = await asyncio.to_thread(self._text.segments, text)
+        text_ids = sum(len(segment.token_ids) for segment in segments)
+        return self._rates.prebuffer_s(text_ids, len(self._utterances) + 1)
+
+    def report_underruns(self, count: int) -> None:
+        """A player ran dry so many times."""
+        self._recorder.underruns += count
+
+    def state(self) -> EngineState:
+        """What the page shows; the slowest worker speaks for all while not all are ready."""
+        states = tuple(worker.state for worker in self._workers)
+        pending = [s for s in states if s.phase != "ready"]
+        slowest = min(pending, key=lambda s: (s.phase != "failed", s.fraction), default=None)
+        return EngineState(
+            ready=not pending and not self._draining,
+            failed=any(s.phase == "failed" for s in states),
+            draining=self._draining,
+            stage=slowest.stage if slowest else "stage.ready",
+            fraction=sum(s.fraction for s in states) / len(states) if pending else 1.0,
+            expected_ready_s=max((w.expected_ready_s() for w in self._workers), default=0.0),
+            workers=states,
+            running=self._admission.running,
+            waiting=self._admission.waiting,
+        )
+
+    async def stats(self) -> EngineStats:
+        """All that was measured, with the models' own figures where they answer."""
+        lm, token2wav = await asyncio.gather(
+            self._lm.stats(), self._token2wav.stats(), return_exceptions=True
+        )
+        recorder = self._recorder
+        return EngineStats(
+            state=self.state(),
+            finished=dict(recorder.finished),
+            queue_s=recorder.queue_s.snapshot(),
+            ttfa_s=recorder.ttfa_s.snapshot(),
+            rtf=recorder.rtf.snapshot(),
+            step_s=recorder.step_s.snapshot(),
+            batch_rows=recorder.batch_rows.snapshot(),
+            audio_s_total=recorder.audio_s_total,
+            underruns=recorder.underruns,
+            measured_rate=self.measured_rate(),
+            last_requests=tuple(recorder.last_requests),
+            rows_open=self._voicing.rows_open,
+            lm=_unless_down(lm),
+            token2wav=_unless_down(token2wav),
+        )
+
+    async def drain(self, timeout_s: float) -> None:
+        """Refuse new requests and let the present ones end; those that take longer are ended with an error."""
+        self._draining = True
+        self._admission.drain()
+        if tasks := [asyncio.create_task(u.ended()) for u in self._utterances.values()]:
+            await asyncio.wait(tasks, timeout=timeout_s)
+
+    async def close(self) -> None:
+        """End everything: requests are told, workers stop."""
+        self._draining = True
+        self._admission.drain()
+        utterances = list(self._utterances.values())
+        self._fail_all(EngineDraining("engine.draining"))
+        await asyncio.gather(*(u.ended() for u in utterances))
+        if self._loop_task is not None:
+            self._loop_task.cancel()
+            await asyncio.gather(self._loop_task, return_exceptions=True)
+        await asyncio.gather(self._lm.close(), self._token2wav.close())
+
+    def _refuse_unless_ready(self) -> None:
+        if self._draining:
+            raise EngineDraining("engine.draining")
+        for worker in self._workers:
+            if worker.state.phase == "failed":
+                raise EngineNotReady("engine.failed", reason=worker.state.reason)
+        state = self.state()
+        if not state.ready:
+            seconds = state.expected_ready_s
+            stage = MessageKey(state.stage)
+            raise EngineNotReady("engine.not_ready", stage=stage, seconds=seconds, retry_after_s=seconds)
+
+    def _worker_changed(self, state: WorkerState) -> None:
+        """Tell everyone at once when a worker that was ready is gone: its tokens and rows are lost."""
+        was_ready = self._was_ready.get(state.name, False)
+        self._was_ready[state.name] = state.phase == "ready"
+        if was_ready and state.phase != "ready" and not self._draining:
+            seconds = max(worker.expected_ready_s() for worker in self._workers)
+            self._fail_all(EngineDead("engine.dead", seconds=seconds, retry_after_s=seconds))
+
+    def _fail_all(self, error: StudioError) -> None:
+        for utterance in list(self._utterances.values()):
+            utterance.fail(error)
+
+    def _loop_ended(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled():
+            return
+        logger.critical("the token2wav loop broke; this is a bug", exc_info=task.exception())
+        self._fail_all(SynthesisError("internal"))
+        self._loop_task = asyncio.create_task(self._voicing.run(), name="token2wav loop")
+        self._loop_task.add_done_callback(self._loop_ended)
+
+    def _utterance_ended(self, summary: RequestSummary) -> None:
+        running = len(self._utterances)
+        utterance = self._utterances.pop(summary.request_id)
+        self._recorder.request_ended(summary)
+        self._rates.request_ended(summary, utterance.text_ids, running)
+        if summary.reason == "stop":
+            self._admission.measured((summary.rtf or 0.0) * summary.audio_s)
+        logger.info(
+            "request %s ended: voice=%s characters=%d tokens=%d audio_s=%.2f ttfa_s=%s rtf=%s reason=%s",
+            summary.request_id, summary.voice_key[:12], summary.characters, summary.tokens, summary.audio_s,
+            _rounded(summary.ttfa_s), _rounded(summary.rtf), summary.reason,
+        )  # fmt: skip
+
+
+def _unless_down(answer: T | BaseException) -> T | None:
+    """A model's figures; None when it is down, which is no error of whoever asks."""
+    if isinstance(answer, StudioError):
+        return None
+    if isinstance(answer, BaseException):
+        raise answer
+    return answer
+
+
+def _rounded(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"

@@ -1,0 +1,34 @@
+"""The speech LM as the engine sees it, spoken to in its worker process."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+
+from studio.engine.worker import WorkerProcess
+from studio.protocols import LmPrompt, LmStats, TokenDelta
+from studio.speech import Sampling
+
+
+class SpeechLMClient:
+    """Implements SpeechLM over a worker; closing a `generate` cancels it there, which frees its KV blocks."""
+
+    def __init__(self, worker: WorkerProcess) -> None:
+        self._worker = worker
+
+    async def generate(self, prompt: LmPrompt, sampling: Sampling, request_id: str) -> AsyncIterator[TokenDelta]:
+        items = self._worker.stream("generate", prompt=prompt, sampling=sampling, request_id=request_id)
+        async with contextlib.aclosing(items):  # type: ignore[type-var]
+            async for delta in items:
+                yield delta
+
+    async def abort(self, request_id: str) -> None:
+        self._worker.send("abort", request_id=request_id)
+
+    async def stats(self) -> LmStats:
+        answer = await self._worker.call("stats")
+        assert isinstance(answer, LmStats)
+        return answer
+
+    async def close(self) -> None:
+        await self._worker.close()

@@ -1,0 +1,58 @@
+"""How fast the studio makes sound, measured over recent requests, and what a player must hold before it starts."""
+
+from __future__ import annotations
+
+from studio.engine.stats import RequestSummary
+
+EWMA_WEIGHT = 0.3
+LEAST_PREBUFFER_S = 0.1
+FIRST_GUESS_RATE = 1.0
+FIRST_GUESS_S_PER_ID = 0.1
+"""Seconds of speech for one text id before any request was measured; phonemes are about so long."""
+
+
+class Rates:
+    """Moving averages over finished requests. Owner: the engine's event loop."""
+
+    def __init__(self) -> None:
+        self._best: float | None = None
+        self._together: float | None = None
+        self._s_per_id: float | None = None
+
+    def request_ended(self, summary: RequestSummary, text_ids: int, running: float) -> None:
+        """Learn from a request that ended well. running: requests voiced at once meanwhile, on average."""
+        if summary.reason != "stop" or not summary.rtf or not text_ids:
+            return
+        rate = 1.0 / summary.rtf
+        self._best = rate if self._best is None else max(rate, _moved(self._best, rate))
+        self._together = _moved(self._together, rate * max(1.0, running))
+        self._s_per_id = _moved(self._s_per_id, summary.audio_s / text_ids)
+
+    def measured_rate(self, running: int = 1) -> float | None:
+        """Audio seconds per wall second that each of so many requests can expect; None before the first one.
+
+        What requests make together is shared evenly, but none gets more than the best one got lately.
+        """
+        if self._best is None or self._together is None:
+            return None
+        return min(self._best, self._together / max(1, running))
+
+    def expected_audio_s(self, text_ids: int) -> float:
+        """Seconds that a text of so many ids will last."""
+        return text_ids * (FIRST_GUESS_S_PER_ID if self._s_per_id is None else self._s_per_id)
+
+    def prebuffer_s(self, text_ids: int, running: int) -> float:
+        """Seconds of sound to hold before playing so that the player does not run dry.
+
+        At rate r the sound still to be made when playing begins must arrive while all of it is played. Below 1
+        that asks for (1 - r) of the whole. Below 2 a step of two blocks may take longer than one block lasts, so
+        that difference is kept as well.
+        """
+        rate = self.measured_rate(running) or FIRST_GUESS_RATE
+        whole_s = self.expected_audio_s(text_ids)
+        step_s = max(0.0, 2.0 / max(rate, 0.2) - 1.0)
+        return LEAST_PREBUFFER_S + min(whole_s, max(0.0, 1.0 - rate) * whole_s + step_s)
+
+
+def _moved(average: float | None, value: float) -> float:
+    return value if average is None else (1 - EWMA_WEIGHT) * average + EWMA_WEIGHT * value

@@ -1,0 +1,125 @@
+"""What the engine measured, as frozen snapshots. It formats nothing and exports nothing."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter, deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from studio.engine.worker import WorkerState
+from studio.protocols import LmStats, Token2WavStats
+
+SECONDS_BOUNDS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 60.0)
+RATIO_BOUNDS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5, 2.0, 4.0)
+ROWS_BOUNDS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+LAST_REQUESTS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class HistogramSnapshot:
+    """Observations by upper bound (not cumulative; the last count is above all bounds), their sum and number."""
+
+    bounds: tuple[float, ...]
+    counts: tuple[int, ...]
+    total: float
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSummary:
+    """How one request went. reason: "stop", "aborted", or the error's code. None: it never came so far."""
+
+    request_id: str
+    voice_key: str
+    client: str
+    characters: int
+    segments: int
+    tokens: int
+    audio_s: float
+    queue_s: float
+    ttfa_s: float | None
+    rtf: float | None
+    ended_s: float
+    """Clock time of the end, for ages only."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class EngineState:
+    """What a page shows: ready or not, and what each worker does. stage: catalogue key."""
+
+    ready: bool
+    failed: bool
+    draining: bool
+    stage: str
+    fraction: float
+    expected_ready_s: float
+    workers: tuple[WorkerState, ...]
+    running: int
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStats:
+    """Everything that exporters, the admin tab and bench read. lm and token2wav are None while they are down."""
+
+    state: EngineState
+    finished: Mapping[str, int]
+    queue_s: HistogramSnapshot
+    ttfa_s: HistogramSnapshot
+    rtf: HistogramSnapshot
+    step_s: HistogramSnapshot
+    batch_rows: HistogramSnapshot
+    audio_s_total: float
+    underruns: int
+    measured_rate: float | None
+    last_requests: tuple[RequestSummary, ...]
+    rows_open: int
+    lm: LmStats | None = None
+    token2wav: Token2WavStats | None = None
+
+
+class Histogram:
+    """Counts observations in fixed bins."""
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self._total = 0.0
+
+    def observe(self, value: float) -> None:
+        self._counts[bisect_left(self._bounds, value)] += 1
+        self._total += value
+
+    def snapshot(self) -> HistogramSnapshot:
+        return HistogramSnapshot(self._bounds, tuple(self._counts), self._total, sum(self._counts))
+
+
+@dataclass(slots=True)
+class Recorder:
+    """The engine's own counts since its start. Owner: the engine's event loop."""
+
+    finished: Counter[str] = field(default_factory=Counter)
+    queue_s: Histogram = field(default_factory=lambda: Histogram(SECONDS_BOUNDS))
+    ttfa_s: Histogram = field(default_factory=lambda: Histogram(SECONDS_BOUNDS))
+    rtf: Histogram = field(default_factory=lambda: Histogram(RATIO_BOUNDS))
+    step_s: Histogram = field(default_factory=lambda: Histogram(SECONDS_BOUNDS))
+    batch_rows: Histogram = field(default_factory=lambda: Histogram(ROWS_BOUNDS))
+    audio_s_total: float = 0.0
+    underruns: int = 0
+    last_requests: deque[RequestSummary] = field(default_factory=lambda: deque(maxlen=LAST_REQUESTS))
+
+    def request_ended(self, summary: RequestSummary) -> None:
+        self.finished[summary.reason] += 1
+        self.queue_s.observe(summary.queue_s)
+        if summary.ttfa_s is not None:
+            self.ttfa_s.observe(summary.ttfa_s)
+        if summary.rtf is not None and summary.reason == "stop":
+            self.rtf.observe(summary.rtf)
+        self.audio_s_total += summary.audio_s
+        self.last_requests.append(summary)
+
+    def stepped(self, rows: int, seconds: float) -> None:
+        self.batch_rows.observe(rows)
+        self.step_s.observe(seconds)

@@ -1,0 +1,93 @@
+"""The listener's end of a request: an async iterator of sound that ends the request when it is closed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+
+from studio.errors import RequestAborted, StudioError
+from studio.speech import SAMPLE_RATE_HZ, AudioChunk, Float32
+
+
+class SpeechStream:
+    """Sound as it is made. Use it in `async with`, or call `aclose` in a `finally`: nothing else frees a request.
+
+    Iterating raises the request's error as soon as it is known, even when sound is left, and ends only when all
+    sound was handed out. Owner: one consumer in the engine's event loop.
+    """
+
+    def __init__(
+        self, request_id: str, on_read: Callable[[], None], abort: Callable[[], Awaitable[None]]
+    ) -> None:
+        self.request_id = request_id
+        self.prebuffer_s = 0.0
+        """Seconds of sound that a player should hold before it starts, by the rates measured lately."""
+        self._on_read = on_read
+        self._abort = abort
+        self._chunks: deque[AudioChunk] = deque()
+        self._pushed = 0
+        self._waiting_samples = 0
+        self._ended = False
+        self._error: StudioError | None = None
+        self._changed = asyncio.Event()
+
+    @property
+    def waiting_s(self) -> float:
+        """Seconds of sound made and not yet read."""
+        return self._waiting_samples / SAMPLE_RATE_HZ
+
+    def push(self, samples: Float32) -> None:
+        """Hand over sound. The engine's side."""
+        self._chunks.append(AudioChunk(samples, self._pushed))
+        self._pushed += 1
+        self._waiting_samples += len(samples)
+        self._changed.set()
+
+    def finish(self) -> None:
+        """All sound was pushed. The engine's side."""
+        self._ended = True
+        self._changed.set()
+
+    def fail(self, error: StudioError) -> None:
+        """The request broke. The engine's side; the first error counts."""
+        self._error = self._error or error
+        self._changed.set()
+
+    def __aiter__(self) -> SpeechStream:
+        return self
+
+    async def __anext__(self) -> AudioChunk:
+        while True:
+            if self._error is not None:
+                self._drop_sound()
+                raise self._error
+            if self._chunks:
+                chunk = self._chunks.popleft()
+                self._waiting_samples -= len(chunk.samples)
+                self._on_read()
+                return chunk
+            if self._ended:
+                raise StopAsyncIteration
+            self._changed.clear()
+            await self._changed.wait()
+
+    async def aclose(self) -> None:
+        """End the request if it still runs and wait until all that it held is free; may be called again."""
+        if not self._ended:
+            self.fail(RequestAborted("speech.aborted"))
+        self._drop_sound()
+        await self._abort()
+
+    async def __aenter__(self) -> SpeechStream:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def _drop_sound(self) -> None:
+        self._chunks.clear()
+        self._waiting_samples = 0

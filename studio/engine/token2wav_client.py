@@ -1,0 +1,60 @@
+"""Token2wav and the prompt encoder as the engine and the library see them, spoken to in their worker process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from studio.engine.worker import WorkerProcess
+from studio.protocols import RowStep, StepResult, Token2WavStats
+from studio.speech import (
+    BLOCK_TOKENS,
+    LOOKAHEAD_TOKENS,
+    SAMPLE_RATE_HZ,
+    SAMPLES_PER_TOKEN,
+    Float32,
+    VoicePrompt,
+)
+
+
+class Token2WavClient:
+    """Implements Token2Wav over a worker. The worker asserts these constants against its checkpoint."""
+
+    sample_rate_hz = SAMPLE_RATE_HZ
+    lookahead_tokens = LOOKAHEAD_TOKENS
+    block_tokens = BLOCK_TOKENS
+    samples_per_token = SAMPLES_PER_TOKEN
+
+    def __init__(self, worker: WorkerProcess) -> None:
+        self._worker = worker
+
+    async def open(self, row_id: str, voice: VoicePrompt, seed: int) -> int:
+        return int(await self._worker.call("open", row_id=row_id, voice=voice, seed=seed))
+
+    async def step(self, rows: Sequence[RowStep]) -> list[StepResult]:
+        return list(await self._worker.call("step", rows=list(rows)))
+
+    async def drop(self, row_id: str) -> None:
+        # One-way: whoever leaves must not wait for the step that is running.
+        self._worker.send("drop", row_id=row_id)
+
+    async def stats(self) -> Token2WavStats:
+        answer = await self._worker.call("stats")
+        assert isinstance(answer, Token2WavStats)
+        return answer
+
+    async def close(self) -> None:
+        await self._worker.close()
+
+
+class PromptEncoderClient:
+    """Implements PromptEncoder over the same worker."""
+
+    def __init__(self, worker: WorkerProcess) -> None:
+        self._worker = worker
+
+    async def encode(self, samples: Float32, sample_rate_hz: int, prompt_text: str) -> VoicePrompt:
+        answer = await self._worker.call(
+            "encode", samples=samples, sample_rate_hz=sample_rate_hz, prompt_text=prompt_text
+        )
+        assert isinstance(answer, VoicePrompt)
+        return answer

@@ -1,0 +1,152 @@
+"""The token2wav loop: rows of all requests, batched by the scheduler, stepped one batch after the other.
+
+It is driven by events: it sleeps until tokens come, a listener reads or a row closes. It knows rows, not requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+
+from studio.engine.scheduler import Playback, RowScheduler
+from studio.errors import CapacityError, EngineDead, StudioError, Token2WavError
+from studio.protocols import Clock, RowStep, StepResult, Token2Wav
+from studio.speech import Float32, VoicePrompt
+
+logger = logging.getLogger(__name__)
+
+
+class Row:
+    """One segment of a request on its way through token2wav. Owner: its request."""
+
+    def __init__(self, voicing: Voicing, row_id: str, playback: Playback) -> None:
+        self.row_id = row_id
+        self.playback = playback
+        self.tokens = 0
+        self._voicing = voicing
+        self._early: list[int] = []
+        self._early_final = False
+        self._open = False
+        self._on_samples: Callable[[Float32], None] | None = None
+        self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def offer(self, tokens: Sequence[int], final: bool) -> None:
+        """More speech tokens; kept here until the row is opened, for the LM may run ahead of the voice."""
+        self.tokens += len(tokens)
+        if self._open:
+            self._voicing.offer(self.row_id, tokens, final)
+        else:
+            self._early.extend(tokens)
+            self._early_final = self._early_final or final
+
+    async def voice(self, voice: VoicePrompt, seed: int, on_samples: Callable[[Float32], None]) -> None:
+        """Open the row and hand its sound to on_samples until its final step; frees it however this ends.
+
+        Raises: Token2WavError for this row; EngineDead or EngineNotReady for token2wav as a whole.
+        """
+        self._on_samples = on_samples
+        try:
+            await self._voicing.open(self, voice, seed)
+            self._open = True
+            self._voicing.offer(self.row_id, self._early, self._early_final)
+            await self._ended
+        finally:
+            await self._voicing.close_row(self)
+
+    def take(self, result: StepResult, final: bool) -> None:
+        """The loop's side: a step's sound, or the error that ends the row."""
+        if result.error is not None or result.samples is None:
+            self.fail(Token2WavError("speech.token2wav_failed", reason=result.error or "no samples"))
+            return
+        if self._on_samples is not None and len(result.samples):
+            self._on_samples(result.samples)
+        if final and not self._ended.done():
+            self._ended.set_result(None)
+
+    def fail(self, error: StudioError) -> None:
+        """The loop's side: the row cannot go on."""
+        if not self._ended.done():
+            self._ended.set_exception(error)
+            self._ended.exception()  # seen, even if the request left before it could look
+
+    @property
+    def ended_well(self) -> bool:
+        return self._ended.done() and not self._ended.cancelled() and self._ended.exception() is None
+
+
+class Voicing:
+    """All open rows and the loop that steps them. Owner: the engine's event loop."""
+
+    def __init__(
+        self, token2wav: Token2Wav, scheduler: RowScheduler, clock: Clock, on_step: Callable[[int, float], None]
+    ) -> None:
+        self._token2wav = token2wav
+        self._scheduler = scheduler
+        self._clock = clock
+        self._on_step = on_step
+        self._rows: dict[str, Row] = {}
+        self._wake = asyncio.Event()
+
+    @property
+    def rows_open(self) -> int:
+        return len(self._rows)
+
+    async def open(self, row: Row, voice: VoicePrompt, seed: int) -> None:
+        """Begin a row in token2wav and let the scheduler see it."""
+        arrived_s = self._clock()
+        self._rows[row.row_id] = row
+        first_block_tokens = await self._token2wav.open(row.row_id, voice, seed)
+        self._scheduler.admit(row.row_id, first_block_tokens, arrived_s, row.playback)
+
+    def offer(self, row_id: str, tokens: Sequence[int], final: bool) -> None:
+        self._scheduler.offer(row_id, tokens, final)
+        self._wake.set()
+
+    def wake(self) -> None:
+        """Something that readiness depends on has changed: a listener read."""
+        self._wake.set()
+
+    async def close_row(self, row: Row) -> None:
+        """Forget a row here and, when it did not end by itself, in token2wav."""
+        self._rows.pop(row.row_id, None)
+        self._scheduler.drop(row.row_id)
+        if not row.ended_well:
+            with contextlib.suppress(StudioError):  # a worker that is gone holds no rows
+                await self._token2wav.drop(row.row_id)
+
+    async def run(self) -> None:
+        """Step batches for ever; an error ends the rows it is about, never the loop."""
+        while True:
+            steps = self._scheduler.next_batch(self._clock())
+            if not steps:
+                self._wake.clear()
+                await self._wake.wait()
+                continue
+            began_s = self._clock()
+            try:
+                results = await self._token2wav.step(steps)
+            except Exception as error:
+                self._fail(steps, error)
+                continue
+            self._on_step(len(steps), self._clock() - began_s)
+            self._deliver(steps, results)
+
+    def _deliver(self, steps: Sequence[RowStep], results: Sequence[StepResult]) -> None:
+        by_id = {result.row_id: result for result in results}
+        for step in steps:
+            if row := self._rows.get(step.row_id):
+                missing = StepResult(step.row_id, None, "token2wav gave no result")
+                row.take(by_id.get(step.row_id, missing), step.final)
+
+    def _fail(self, steps: Sequence[RowStep], error: Exception) -> None:
+        """A worker that died, or is a new one already, has lost every row; other errors are about this batch."""
+        if not isinstance(error, StudioError):
+            logger.error("a token2wav step failed", exc_info=error)
+            error = Token2WavError("speech.token2wav_failed", reason=str(error))
+        all_lost = isinstance(error, EngineDead | CapacityError)
+        lost = list(self._rows) if all_lost else [step.row_id for step in steps]
+        for row_id in lost:
+            if row := self._rows.get(row_id):
+                row.fail(error)

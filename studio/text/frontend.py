@@ -1,0 +1,96 @@
+"""From typed text to segments of token ids, by the rules of the loaded checkpoint; refuses what cannot be spoken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from tokenizers import Tokenizer
+
+from studio.errors import InvalidRequest
+from studio.text import normalize as normalizing
+from studio.text.segment import SegmentLimits, cut
+from studio.text.tokenize import load_tokenizer, text_ids
+
+FrontendKind = Literal["raw", "spoken"]
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A part of the text that is one LM generation: as normalised, and the ids that the LM reads."""
+
+    text: str
+    token_ids: tuple[int, ...]
+
+
+class TextFrontend:
+    """The text side of one checkpoint. Thread-safe; the first use loads grammars and lexicon (a second or two)."""
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        kind: FrontendKind,
+        languages: tuple[str, ...],
+        max_text_chars: int,
+        limits: SegmentLimits | None = None,
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._read: Callable[[str], str] = _spoken if kind == "spoken" else str
+        self._languages = languages
+        self._max_text_chars = max_text_chars
+        self._limits = limits or SegmentLimits()
+
+    @classmethod
+    def load(
+        cls, tokenizer_folder: Path, kind: FrontendKind, languages: tuple[str, ...], max_text_chars: int
+    ) -> TextFrontend:
+        """The front end over a checkpoint's tokenizer folder. Raises CheckpointError."""
+        return cls(load_tokenizer(tokenizer_folder), kind, languages, max_text_chars)
+
+    def check(self, text: str) -> None:
+        """Refuse at once what needs no grammar to be refused. Raises InvalidRequest text.*."""
+        if not text.strip():
+            raise InvalidRequest("text.empty", param="input")
+        if len(text) > self._max_text_chars:
+            raise InvalidRequest(
+                "text.too_long", param="input", characters=len(text), limit=self._max_text_chars
+            )
+        if normalizing.only_marks(normalizing.clean(text)):
+            raise InvalidRequest("text.only_marks", param="input")
+
+    def segments(self, text: str) -> tuple[Segment, ...]:
+        """The segments to speak, at least one, none without ids. Raises InvalidRequest text.*."""
+        self.check(text)
+        pieces = cut(normalizing.normalize(text), self._limits)
+        segments = tuple(s for s in (self._segment(piece) for piece in pieces) if s.token_ids)
+        if not segments:
+            raise InvalidRequest("text.unsupported", param="input", languages=", ".join(self._languages))
+        return segments
+
+    def prompt_ids(self, prompt_text: str) -> tuple[int, ...]:
+        """Ids of the transcript of the prompt speech, whole; empty if none of it can be spoken."""
+        text = normalizing.normalize(prompt_text)
+        return self._segment(text).token_ids if text else ()
+
+    def warm(self) -> None:
+        """Load what the first request would load."""
+        normalizing.warm()
+        self.segments("One, two. 一，二。")
+
+    def _segment(self, piece: str) -> Segment:
+        # A piece that stops without a mark is read on as if words were missing.
+        text = piece if piece[-1] in ".!?。！？…" else piece.rstrip(" ,;:，、；：") + _full_stop(piece)
+        read = self._read(text)
+        return Segment(text, text_ids(self._tokenizer, read) if read else ())
+
+
+def _full_stop(text: str) -> str:
+    return "。" if normalizing.is_chinese(text) else "."
+
+
+def _spoken(text: str) -> str:
+    from studio.text.spoken import spoken  # reads the lexicon, which checkpoints of kind raw do not need
+
+    return spoken(text)

@@ -1,0 +1,368 @@
+"""Requests on scripted models: what a listener hears, who goes first, and that nothing stays behind."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from studio.backends.fake import Finish, Raise, Say, WaitFor, pitch_hz, sine, voice_prompt
+from studio.errors import (
+    EngineDead,
+    EngineDraining,
+    EngineNotReady,
+    NoSpeech,
+    QueueFull,
+    RequestAborted,
+    RunawaySpeech,
+    SpeechLMError,
+    StudioError,
+    SynthesisError,
+    Token2WavError,
+)
+from tests.engine.conftest import Stage, read_all
+
+PAUSE_SAMPLES = 3600
+
+
+async def test_sound_is_whole_in_order_and_exact(stage: Stage) -> None:
+    stage.lm.enqueue(Say(90), Finish())
+    async with await stage.submit(voice="anna") as stream:
+        chunks = [chunk async for chunk in stream]
+    assert [chunk.index for chunk in chunks] == list(range(len(chunks))) and len(chunks) > 1
+    samples = np.concatenate([chunk.samples for chunk in chunks])
+    assert np.array_equal(samples, sine(pitch_hz(voice_prompt("anna")), 0, 90 * 960))
+
+
+async def test_first_sound_needs_28_tokens_and_nothing_more(stage: Stage) -> None:
+    rest = asyncio.Event()
+    stage.lm.enqueue(Say(28), WaitFor(rest), Say(10), Finish())
+    async with await stage.submit() as stream:
+        first = await anext(stream)
+        assert 0 < len(first.samples) <= 25 * 960
+        rest.set()
+        assert len(first.samples) + sum([len(c.samples) async for c in stream]) == 38 * 960
+
+
+async def test_segments_are_heard_in_order_with_a_pause_between(stage: Stage) -> None:
+    for tokens in (40, 30, 50):
+        stage.lm.enqueue(Say(tokens), Finish())
+    samples = await read_all(await stage.submit("one two. three four. five six"))
+    assert len(samples) == (40 + 30 + 50) * 960 + 2 * PAUSE_SAMPLES
+    pitch = pitch_hz(voice_prompt("anna"))
+    second = 40 * 960 + PAUSE_SAMPLES
+    assert not samples[40 * 960 : second].any()
+    assert np.array_equal(samples[second : second + 30 * 960], sine(pitch, 0, 30 * 960))
+    assert samples[:10].any() and samples[-10:].any()
+
+
+async def test_next_segments_tokens_run_ahead_by_one_segment_only(stage: Stage) -> None:
+    stage.token2wav.gate.clear()
+    async with await stage.submit("one. two. three. four") as stream:
+        while len(stage.lm.prompts) < 2:
+            await asyncio.sleep(0)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert len(stage.lm.prompts) == 2
+        stage.token2wav.gate.set()
+        async for _ in stream:
+            pass
+    assert len(stage.lm.prompts) == 4
+
+
+async def test_each_segment_gets_its_own_seed_from_the_requests(stage: Stage) -> None:
+    await read_all(await stage.submit("one. two", seed=2**32 - 1))
+    assert [s.seed for s in stage.lm.samplings] == [2**32 - 1, 0]
+
+
+async def test_lm_reads_prompt_text_then_this_segment(stage: Stage) -> None:
+    await read_all(await stage.submit("one two. three"))
+    assert [len(p.text_ids) for p in stage.lm.prompts] == [2, 1]
+    assert {len(p.prompt_text_ids) for p in stage.lm.prompts} == {2}
+    assert {len(p.speech_tokens) for p in stage.lm.prompts} == {75}
+
+
+async def test_token_hop_restarts_for_each_request(stage: Stage) -> None:
+    """Upstream kept the hop on the model: later listeners waited for 100 tokens (CosyVoice#1849)."""
+    for _ in range(2):
+        stage.lm.enqueue(Say(300, delta_tokens=300), Finish())
+        stage.token2wav.steps.clear()
+        await read_all(await stage.submit())
+        assert [step[0].tokens.size for step in stage.token2wav.steps] == [25, 50, 100, 100, 25]
+
+
+async def test_two_voices_at_once_never_mix(stage: Stage) -> None:
+    for _ in range(2):
+        stage.lm.enqueue(Say(130), Finish())
+    stage.token2wav.gate.clear()
+    streams = [await stage.submit(voice=voice) for voice in ("anna", "ben")]
+    while (await stage.token2wav.stats()).rows_open < 2:
+        await asyncio.sleep(0)
+    stage.token2wav.gate.set()
+    anna, ben = await asyncio.gather(*(read_all(stream) for stream in streams))
+    assert np.array_equal(anna, sine(pitch_hz(voice_prompt("anna")), 0, 130 * 960))
+    assert np.array_equal(ben, sine(pitch_hz(voice_prompt("ben")), 0, 130 * 960))
+    assert any(len(step) == 2 for step in stage.token2wav.steps)
+
+
+@pytest.mark.parametrize(
+    ("script", "error"),
+    [
+        ((Say(60), Raise(SpeechLMError("speech.lm_failed", reason="x"))), SpeechLMError),
+        ((Say(60), Finish(None)), SpeechLMError),
+        ((Say(60), Finish("length")), RunawaySpeech),
+        ((Finish(),), NoSpeech),
+        ((Say(60), Raise(ZeroDivisionError("a bug"))), SynthesisError),
+        ((Say(60), Raise(EngineDead("engine.dead", seconds=3.0))), EngineDead),
+    ],
+)
+async def test_lm_error_reaches_the_listener_at_once_and_frees_all(
+    stage: Stage, script: tuple[Say | Raise | Finish, ...], error: type[StudioError]
+) -> None:
+    """Upstream's consumer spins for ever when the LM's thread fails (CosyVoice#1869). The clock stands still here."""
+    stage.lm.enqueue(*script)
+    with pytest.raises(error):
+        await read_all(await stage.submit())
+    assert await stage.all_is_free() and stage.clock.now_s == 0
+    stage.lm.enqueue(Say(30), Finish())
+    assert len(await read_all(await stage.submit())) == 30 * 960
+
+
+async def test_error_of_a_later_segment_does_not_wait_for_the_earlier_to_be_heard(stage: Stage) -> None:
+    stage.token2wav.gate.clear()
+    stage.lm.enqueue(Say(60), Finish())
+    stage.lm.enqueue(Raise(SpeechLMError("speech.lm_failed", reason="x")))
+    with pytest.raises(SpeechLMError):
+        await read_all(await stage.submit("one. two"))
+
+
+async def test_failing_row_ends_its_request_alone(stage: Stage) -> None:
+    gates = [asyncio.Event(), asyncio.Event()]
+    for gate in gates:
+        stage.lm.enqueue(Say(28), WaitFor(gate), Say(40), Finish())
+    bad, good = [await stage.submit(voice=voice) for voice in ("anna", "ben")]
+    await anext(bad), await anext(good)
+    stage.token2wav.fail("non-finite values")
+    gates[0].set()
+    with pytest.raises(Token2WavError, match="non-finite"):
+        await read_all(bad)
+    gates[1].set()
+    assert len(await read_all(good)) > 0
+    assert await stage.all_is_free()
+
+
+async def test_token2wav_error_of_a_whole_step_ends_its_rows_and_not_the_loop(stage: Stage) -> None:
+    stage.token2wav.fail(RuntimeError("a bug"))
+    with pytest.raises(Token2WavError, match="a bug"):
+        await read_all(await stage.submit())
+    assert len(await read_all(await stage.submit())) > 0
+
+
+async def test_listener_leaving_returns_everything_to_baseline(stage: Stage) -> None:
+    stage.lm.enqueue(Say(28), WaitFor(asyncio.Event()))
+    stream = await stage.submit()
+    await anext(stream)
+    assert not await stage.all_is_free()
+    await stream.aclose()
+    await stream.aclose()
+    assert await stage.all_is_free()
+    with pytest.raises(RequestAborted):
+        await anext(stream)
+    assert (await stage.engine.stats()).finished == {"aborted": 1}
+
+
+async def test_closing_before_anything_began_frees_the_place(make_stage: Callable[..., Stage]) -> None:
+    stage = make_stage(max_running=1)
+    await stage.engine.start()
+    for _ in range(3):
+        await (await stage.submit()).aclose()
+    assert await stage.all_is_free()
+    assert len(await read_all(await stage.submit())) > 0
+
+
+async def test_request_cancelled_while_waiting_leaves_the_line(make_stage: Callable[..., Stage]) -> None:
+    stage = make_stage(max_running=1)
+    await stage.engine.start()
+    held = asyncio.Event()
+    stage.lm.enqueue(WaitFor(held), Say(30), Finish())
+    first, second, third = [await stage.submit() for _ in range(3)]
+    assert [stage.engine.position(s.request_id) for s in (first, second, third)] == [0, 0, 1]
+    await second.aclose()
+    assert stage.engine.position(third.request_id) == 0 and stage.engine.state().waiting == 1
+    held.set()
+    assert len(await read_all(first)) == 30 * 960
+    assert len(await read_all(third)) > 0
+    assert len(stage.lm.prompts) == 2 and await stage.all_is_free()
+
+
+async def test_full_queue_refuses_and_says_when_to_come_back(make_stage: Callable[..., Stage]) -> None:
+    stage = make_stage(max_running=1, queue_size=1)
+    await stage.engine.start()
+    stage.lm.enqueue(WaitFor(asyncio.Event()))
+    streams = [await stage.submit() for _ in range(2)]
+    with pytest.raises(QueueFull) as caught:
+        await stage.submit()
+    assert caught.value.key == "queue.full" and (caught.value.retry_after_s or 0) >= 1
+    for stream in streams:
+        await stream.aclose()
+    assert await stage.all_is_free()
+
+
+async def test_one_client_cannot_take_all_places(make_stage: Callable[..., Stage]) -> None:
+    stage = make_stage(max_running=4, max_per_client=2)
+    await stage.engine.start()
+    for _ in range(2):
+        stage.lm.enqueue(WaitFor(asyncio.Event()))
+    streams = [await stage.submit(client="greedy") for _ in range(2)]
+    with pytest.raises(QueueFull) as caught:
+        await stage.submit(client="greedy")
+    assert caught.value.key == "queue.client_full"
+    assert len(await read_all(await stage.submit(client="modest"))) > 0
+    for stream in streams:
+        await stream.aclose()
+
+
+async def test_places_go_round_between_clients(make_stage: Callable[..., Stage]) -> None:
+    stage = make_stage(max_running=1)
+    await stage.engine.start()
+    held = asyncio.Event()
+    stage.lm.enqueue(WaitFor(held), Say(30), Finish())
+    first = await stage.submit("zero", client="greedy")
+    texts = {"one": "greedy", "two words": "greedy", "three small words": "greedy", "four is a word": "modest"}
+    streams = [first, *[await stage.submit(text, client=client) for text, client in texts.items()]]
+    held.set()
+    await asyncio.gather(*(read_all(stream) for stream in streams))
+    assert [len(prompt.text_ids) for prompt in stage.lm.prompts] == [1, 1, 4, 2, 3]
+
+
+async def test_slow_listener_does_not_slow_others_and_is_not_buffered_without_bound(
+    make_stage: Callable[..., Stage],
+) -> None:
+    stage = make_stage(max_ahead_s=4.0)
+    await stage.engine.start()
+    for _ in range(2):
+        stage.lm.enqueue(Say(1000, delta_tokens=50), Finish())
+    slow, quick = [await stage.submit(voice=voice) for voice in ("anna", "ben")]
+    assert len(await read_all(quick)) == 1000 * 960
+    assert 4.0 <= slow.waiting_s <= 4.0 + 4.0
+    assert len(await read_all(slow)) == 1000 * 960
+
+
+async def test_listener_that_reads_nothing_is_dropped_after_the_limit(make_stage: Callable[..., Stage]) -> None:
+    stage = make_stage(max_ahead_s=1.0, listener_timeout_s=60.0)
+    await stage.engine.start()
+    stage.lm.enqueue(Say(500), Finish())
+    stream = await stage.submit()
+    while stream.waiting_s <= 1.0:
+        await asyncio.sleep(0)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    stage.clock.advance(61.0)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert await stage.all_is_free()
+    with pytest.raises(RequestAborted, match="60 s"):
+        await anext(stream)
+
+
+async def test_death_mid_stream_is_told_and_the_next_life_serves(stage: Stage) -> None:
+    lm_worker = stage.workers[0]
+    stage.lm.enqueue(Say(28), WaitFor(asyncio.Event()))
+    stream = await stage.submit()
+    await anext(stream)
+    lm_worker.to("restarting")
+    with pytest.raises(EngineDead) as caught:
+        await read_all(stream)
+    assert caught.value.retry_after_s == 12.0
+    with pytest.raises(EngineNotReady) as refused:
+        await stage.submit()
+    assert "loading the weights" in refused.value.message("en") and refused.value.retry_after_s == 12.0
+    lm_worker.to("ready")
+    assert await stage.all_is_free()
+    assert len(await read_all(await stage.submit())) > 0
+    assert (await stage.engine.stats()).finished == {"engine_restarting": 1, "stop": 1}
+
+
+async def test_death_of_token2wav_in_a_step_ends_every_row(stage: Stage) -> None:
+    for _ in range(2):
+        stage.lm.enqueue(Say(28), WaitFor(asyncio.Event()))
+    streams = [await stage.submit() for _ in range(2)]
+    stage.token2wav.fail(EngineDead("engine.dead", seconds=1.0))
+    for stream in streams:
+        with pytest.raises(EngineDead):
+            await read_all(stream)
+    assert await stage.all_is_free()
+
+
+async def test_state_says_which_worker_is_behind(stage: Stage) -> None:
+    assert stage.engine.state().ready
+    stage.workers[0].to("starting", "stage.importing", 0.2)
+    stage.workers[1].to("starting", "stage.warming", 0.8)
+    state = stage.engine.state()
+    assert (state.ready, state.stage, state.fraction) == (False, "stage.importing", 0.5)
+    stage.workers[1].to("failed", "stage.failed", reason="no memory")
+    state = stage.engine.state()
+    assert state.failed and state.stage == "stage.failed"
+    with pytest.raises(EngineNotReady, match="no memory"):
+        await stage.submit()
+
+
+async def test_drain_lets_running_requests_end_and_refuses_new_ones(stage: Stage) -> None:
+    held = asyncio.Event()
+    stage.lm.enqueue(Say(28), WaitFor(held), Say(20), Finish())
+    stream = await stage.submit()
+    await anext(stream)
+    draining = asyncio.create_task(stage.engine.drain(1000.0))
+    await asyncio.sleep(0)
+    with pytest.raises(EngineDraining):
+        await stage.submit()
+    held.set()
+    await draining
+    assert len(await read_all(stream)) > 0
+
+
+async def test_close_tells_those_who_listen_and_closes_the_models(stage: Stage) -> None:
+    stage.lm.enqueue(Say(28), WaitFor(asyncio.Event()))
+    stream = await stage.submit()
+    await anext(stream)
+    await stage.engine.close()
+    with pytest.raises(EngineDraining):
+        await anext(stream)
+    assert stage.lm.closed and stage.token2wav.closed and await stage.all_is_free()
+
+
+async def test_end_of_a_request_is_measured_and_logged_without_its_text(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    held = asyncio.Event()
+    stage.lm.enqueue(Say(28), WaitFor(held), Say(22), Finish())
+    with caplog.at_level(logging.INFO, logger="studio.engine"):
+        async with await stage.submit("secret words", voice="anna") as stream:
+            stage.clock.advance(0.0)
+            await anext(stream)
+            stage.clock.advance(0.5)
+            held.set()
+            async for _ in stream:
+                pass
+    (summary,) = (await stage.engine.stats()).last_requests
+    assert (summary.tokens, summary.characters, summary.reason) == (50, 12, "stop")
+    assert (summary.audio_s, summary.ttfa_s, summary.rtf) == (2.0, 0.0, 0.25)
+    (line,) = [record.getMessage() for record in caplog.records if "ended" in record.getMessage()]
+    assert "tokens=50" in line and "reason=stop" in line and "secret" not in line
+
+
+async def test_player_holds_more_when_the_studio_was_slower_than_real_time(stage: Stage) -> None:
+    unmeasured = (await stage.submit("one two")).prebuffer_s
+    held = asyncio.Event()
+    stage.lm.enqueue(Say(28), WaitFor(held), Say(22), Finish())
+    async with await stage.submit("one two") as stream:
+        await anext(stream)
+        stage.clock.advance(8.0)
+        held.set()
+        async for _ in stream:
+            pass
+    slow = await stage.engine.suggested_prebuffer_s("one two")
+    assert slow > unmeasured and stage.engine.measured_rate() == pytest.approx(0.25, rel=0.5)

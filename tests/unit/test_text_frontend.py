@@ -1,0 +1,89 @@
+"""Typed text to segments of ids, and what is refused before any work."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from studio.errors import CheckpointError, InvalidRequest
+from studio.text.frontend import TextFrontend
+from studio.text.tokenize import COSYVOICE2_SPECIAL, load_tokenizer, text_ids
+
+WORDS = ["?", "hello", "world", "three", ".", ",", "你", "好", "。"]
+
+
+@pytest.fixture
+def frontend() -> TextFrontend:
+    tokenizer = Tokenizer(models.WordLevel({word: n for n, word in enumerate(WORDS)}, unk_token="?"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    return TextFrontend(tokenizer, "raw", ("en", "zh"), max_text_chars=100)
+
+
+def test_text_becomes_segments_with_ids_and_a_final_mark(frontend: TextFrontend) -> None:
+    (segment,) = frontend.segments("hello world 3")
+    assert segment.text == "hello world three."
+    assert segment.token_ids == (1, 2, 3, 4)
+
+
+def test_prompt_text_is_read_by_the_same_rules(frontend: TextFrontend) -> None:
+    assert frontend.prompt_ids("hello 3.") == (1, 3, 4)
+    assert frontend.prompt_ids("") == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [("", "text.empty"), (" \n\t", "text.empty"), ("?!...", "text.only_marks"), ("😀", "text.only_marks"), ("a" * 101, "text.too_long")],
+)
+def test_bad_text_is_refused_with_its_sentence(frontend: TextFrontend, text: str, key: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        frontend.segments(text)
+    assert (caught.value.key, caught.value.param) == (key, "input")
+    assert caught.value.message("en") and caught.value.message("zh")
+
+
+def test_text_of_another_script_is_refused_by_a_voice_that_cannot_speak_it(frontend: TextFrontend) -> None:
+    spoken = TextFrontend(frontend._tokenizer, "spoken", ("en", "zh"), max_text_chars=100)
+    with pytest.raises(InvalidRequest) as caught:
+        spoken.segments("שלום עולם")
+    assert caught.value.key == "text.unsupported" and "en, zh" in caught.value.message("en")
+
+
+def byte_letter(byte: int) -> str:
+    """The letter that stands for a byte in byte-level merges."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    return chr(byte) if byte in printable else chr(256 + [b for b in range(256) if b not in printable].index(byte))
+
+
+@pytest.fixture
+def qwen_folder(tmp_path: Path) -> Path:
+    letters = [byte_letter(byte) for byte in range(256)]
+    words = [*letters, "he", "ll", "hell", "hello", "Ġw"]
+    (tmp_path / "vocab.json").write_text(json.dumps({word: n for n, word in enumerate(words)}))
+    (tmp_path / "merges.txt").write_text("#version: 0.2\nh e\nl l\nhe ll\nhell o\nĠ w\n")
+    return tmp_path
+
+
+def test_qwen2_files_are_read_by_its_rules(qwen_folder: Path) -> None:
+    tokenizer = load_tokenizer(qwen_folder)
+    assert [tokenizer.id_to_token(n) for n in text_ids(tokenizer, "hello w12")] == ["hello", "Ġw", "1", "2"]
+    assert tokenizer.decode(list(text_ids(tokenizer, "héllo 你好"))) == "héllo 你好"
+
+
+def test_sound_tags_of_cosyvoice2_are_one_id_each_behind_qwens_own(qwen_folder: Path) -> None:
+    tokenizer = load_tokenizer(qwen_folder)
+    first = tokenizer.token_to_id("<|endoftext|>")
+    ids = text_ids(tokenizer, "hello [breath]<|endofprompt|>")
+    assert ids[-2:] == (first + 4, first + 3)
+    assert tokenizer.token_to_id("[mn]") == first + 2 + len(COSYVOICE2_SPECIAL)
+
+
+def test_missing_and_broken_tokenizer_files_are_named(qwen_folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"tokenizer\.json is missing"):
+        load_tokenizer(tmp_path / "nowhere")
+    (qwen_folder / "vocab.json").write_text("{")
+    with pytest.raises(CheckpointError, match=r"vocab\.json cannot be read"):
+        load_tokenizer(qwen_folder)
+    (qwen_folder / "merges.txt").unlink()
+    with pytest.raises(CheckpointError, match=r"merges\.txt is missing"):
+        load_tokenizer(qwen_folder)
