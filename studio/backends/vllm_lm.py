@@ -1,0 +1,225 @@
+"""The speech LM on vLLM, and the worker program around it: `python -m studio.backends.vllm_lm --channel-fd N`.
+
+It turns prompts into speech tokens and knows nothing of sound. What depends on vLLM's version is in vllm_compat.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from studio.backends import vllm_compat
+from studio.backends.serve import Report, Service, run_worker
+from studio.backends.vllm_compat import EngineCounters, EngineOptions
+from studio.errors import CheckpointError, EngineDead, RequestAborted, SpeechLMError, StudioError
+from studio.models.speech_lm.layout import SpeechLmLayout, token_bounds
+from studio.protocols import LmPrompt, LmStats, TokenDelta
+from studio.speech import Sampling
+
+if TYPE_CHECKING:
+    from vllm import SamplingParams
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+logger = logging.getLogger(__name__)
+
+LOGITS_PROCESSOR = "studio.models.speech_lm.ras_processor:RepetitionAwareSampling"
+TOKENIZER_FOLDER = "CosyVoice-BlankEN"
+RESTART_S = 30.0
+"""How long a restart is said to take to those whose requests died with the engine."""
+
+
+class VllmSpeechLM:
+    """SpeechLM over one AsyncLLM. Owner: the event loop it was started in."""
+
+    def __init__(self, engine: AsyncLLM, layout: SpeechLmLayout, counters: EngineCounters, max_model_len: int) -> None:
+        self._engine = engine
+        self._counters = counters
+        self._max_model_len = max_model_len
+        self.layout = layout
+
+    @classmethod
+    def start(cls, folder: Path, options: EngineOptions) -> VllmSpeechLM:
+        """Load a converted folder; must run inside an event loop, which it blocks until the weights are loaded."""
+        from studio.models.speech_lm.convert import read_layout
+
+        counters = EngineCounters()
+        layout = read_layout(folder)
+        engine = vllm_compat.start_engine(folder, options, LOGITS_PROCESSOR, counters)
+        return cls(engine, layout, counters, options.max_model_len)
+
+    async def generate(self, prompt: LmPrompt, sampling: Sampling, request_id: str) -> AsyncIterator[TokenDelta]:
+        """See protocols.SpeechLM. Raises RequestAborted in the iterator of a request that abort() ended."""
+        ids, params = self._request(prompt, sampling)
+        outputs = self._engine.generate({"prompt_token_ids": ids}, params, request_id)
+        try:
+            async for output in outputs:
+                completion = output.outputs[0]
+                if completion.finish_reason not in (None, "stop", "length"):
+                    raise RequestAborted("speech.aborted")
+                # The end id that stopped it comes along as a token; it is no speech.
+                tokens = tuple(int(t) for t in completion.token_ids if t < self.layout.speech_codes)
+                yield TokenDelta(tokens, completion.finish_reason)
+        except StudioError:
+            raise
+        except Exception as error:
+            raise wrap_error(error) from error
+        finally:
+            await outputs.aclose()
+
+    async def abort(self, request_id: str) -> None:
+        await self._engine.abort(request_id)
+
+    async def stats(self) -> LmStats:
+        return self._counters.stats
+
+    async def close(self) -> None:
+        self._engine.shutdown()
+
+    async def warm_up(self, batch_sizes: list[int], on_batch: Callable[[int], None] = lambda done: None) -> None:
+        """Run a few tokens at each batch size, so that no listener waits for kernels to be built."""
+        prompt = LmPrompt((), (0, 0), ())  # type: ignore[arg-type]
+        for done, size in enumerate(batch_sizes):
+            # Prompts differ in length, so that both a prompt's step and mixed steps are run.
+            await asyncio.gather(*(self._drain(prompt, f"warm-up {size}.{i}") for i in range(size)))
+            on_batch(done + 1)
+
+    def watch(self, on_death: Callable[[], None]) -> None:
+        """Call on_death when a process of the engine ends, also while no request runs."""
+        loop = asyncio.get_running_loop()
+        for process in vllm_compat.engine_processes(self._engine):
+            loop.add_reader(process.sentinel, on_death)
+
+    @property
+    def engine_pids(self) -> list[int]:
+        return [p.pid for p in vllm_compat.engine_processes(self._engine) if p.pid is not None]
+
+    async def _drain(self, prompt: LmPrompt, request_id: str) -> None:
+        async for _ in self.generate(prompt, Sampling(), request_id):
+            pass
+
+    def _request(self, prompt: LmPrompt, sampling: Sampling) -> tuple[list[int], SamplingParams]:
+        try:
+            ids = self.layout.prompt_ids(prompt.prompt_text_ids, prompt.text_ids, prompt.speech_tokens)
+            room = self._max_model_len - len(ids)
+            least, most = token_bounds(len(prompt.text_ids))
+            if not prompt.text_ids or room < most:
+                raise ValueError(f"a prompt of {len(ids)} and up to {most} tokens does not fit {self._max_model_len}")
+            return ids, sampling_params(sampling, self.layout, least, most)
+        except ValueError as error:
+            raise SpeechLMError("speech.lm_failed", reason=str(error)) from error
+
+
+def sampling_params(sampling: Sampling, layout: SpeechLmLayout, least: int, most: int) -> SamplingParams:
+    """vLLM's parameters: the law is in the logits processor, so vLLM itself draws with everything switched off."""
+    from vllm import SamplingParams
+    from vllm.sampling_params import RequestOutputKind
+
+    from studio.models.speech_lm.ras_processor import RasParams
+
+    ras = RasParams(sampling.temperature, sampling.top_p, sampling.top_k, sampling.window)
+    return SamplingParams(
+        temperature=1.0, top_p=1.0, top_k=0, seed=sampling.seed, min_tokens=least, max_tokens=most,
+        # min_tokens masks all of these before the least number (upstream masks only the first, and may end early).
+        stop_token_ids=list(layout.end_ids), ignore_eos=True, detokenize=False,
+        output_kind=RequestOutputKind.DELTA, extra_args=ras.extra_args(),
+    )
+
+
+def wrap_error(error: Exception) -> StudioError:
+    """The studio's error for whatever vLLM raised."""
+    if vllm_compat.is_engine_dead(error):
+        return EngineDead("engine.dead", seconds=RESTART_S, retry_after_s=RESTART_S)
+    return SpeechLMError("speech.lm_failed", reason=f"{type(error).__name__}: {error}")
+
+
+@dataclass(frozen=True, slots=True)
+class LmSettings:
+    """The rows of the settings table that this worker reads; others in the mapping are passed over."""
+
+    model_dir: str
+    cache_dir: str
+    device: str = "auto"
+    dtype: str = "auto"
+    max_model_len: int = 4096
+    max_num_seqs: int = 16
+    max_num_batched_tokens: int = 4096
+    block_size: int = 32
+    gpu_memory_utilization: float = 0.3
+    kv_cache_gib: float = 0.5
+    enforce_eager: bool = False
+    lm_threads: int = 0
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> LmSettings:
+        known = {f.name for f in fields(cls)}
+        return cls(**{k: v for k, v in values.items() if k in known})
+
+    def engine_options(self) -> EngineOptions:
+        threads = self.lm_threads or max(1, len(os.sched_getaffinity(0)) // 2)
+        return EngineOptions(
+            device=vllm_compat.choose_device(self.device), dtype=self.dtype, max_model_len=self.max_model_len,
+            max_num_seqs=self.max_num_seqs, max_num_batched_tokens=self.max_num_batched_tokens,
+            block_size=self.block_size, gpu_memory_utilization=self.gpu_memory_utilization,
+            kv_cache_gib=self.kv_cache_gib, enforce_eager=self.enforce_eager, threads=threads,
+        )
+
+
+def llm_file(model_dir: Path) -> Path:
+    """llm.safetensors if there is one, else llm.pt. Raises CheckpointError if there is neither."""
+    for name in ("llm.safetensors", "llm.pt"):
+        if (model_dir / name).is_file():
+            return model_dir / name
+    raise CheckpointError("checkpoint.missing_file", file="llm.pt", folder=str(model_dir))
+
+
+async def setup(values: dict[str, Any], report: Report) -> Service:
+    """Convert the checkpoint if that was not done before, start the engine, warm it up."""
+    settings = LmSettings.of(values)
+    options = settings.engine_options()
+    began_s = time.monotonic()
+    model_dir = Path(settings.model_dir)
+    llm = llm_file(model_dir)
+    report("stage.importing", 0.02)
+    vllm_compat.prepare_process(options)
+    vllm_compat.import_engine()
+    imported_s = time.monotonic()
+    report("stage.weights", 0.6)
+    from studio.models.speech_lm.convert import convert_checkpoint
+
+    converted = convert_checkpoint(llm, model_dir / TOKENIZER_FOLDER / "config.json", Path(settings.cache_dir))
+    lm = VllmSpeechLM.start(converted.folder, options)
+    loaded_s = time.monotonic()
+    lm.watch(_exit_at_once)
+    sizes = vllm_compat.warm_up_sizes(options)
+    report("stage.warming", 0.85)
+    await lm.warm_up(sizes, lambda done: report("stage.warming", 0.85 + 0.14 * done / len(sizes)))
+    warm_s = time.monotonic()
+    stats = await lm.stats()
+    facts = {
+        "device": options.device, "threads": options.threads, "speech_codes": lm.layout.speech_codes,
+        "kv_cache_blocks": stats.kv_cache_blocks, "block_size_tokens": stats.block_size_tokens,
+        "importing_s": round(imported_s - began_s, 2), "weights_s": round(loaded_s - imported_s, 2),
+        "warming_s": round(warm_s - loaded_s, 2),
+    }
+    handlers = {"generate": lm.generate, "abort": lm.abort, "stats": lm.stats}
+    return Service(handlers, lm.close, facts)
+
+
+def _exit_at_once() -> None:
+    # The supervisor sees the exit, tells every request and starts this program again.
+    logger.error("vLLM's engine process ended")
+    os._exit(1)
+
+
+def main() -> None:
+    run_worker(setup, wrap_error)
+
+
+if __name__ == "__main__":
+    main()

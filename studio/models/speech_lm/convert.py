@@ -1,0 +1,187 @@
+"""Turns an official llm.pt (or .safetensors) into a folder that vLLM loads: one merged vocabulary, a narrow head.
+
+It does not run the model. The folder is named by the content it was made from, written beside and renamed, so that
+a folder that exists is whole, and may lie on a read-only disk.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from studio.errors import CheckpointError
+from studio.models.speech_lm.layout import CONTROL_IDS, END_IDS, SpeechLmLayout
+from studio.models.speech_lm.tensor_files import Piecewise, TensorFile, open_tensors, write_safetensors
+
+ARCHITECTURE = "CosyVoice2SpeechLM"
+LAYOUT_VERSION = 1
+"""Part of the folder's name: raise it when what is written changes, and old folders are left alone."""
+
+_TEXT = "llm.model.model.embed_tokens.weight"
+_TIED = "llm.model.lm_head.weight"
+_SPEECH = "speech_embedding.weight"
+_CONTROL = "llm_embedding.weight"
+_HEAD = "llm_decoder.weight"
+_BIAS = "llm_decoder.bias"
+_STACK = "llm.model.model."
+_FLOATS = (torch.float32, torch.float16, torch.bfloat16)
+_KEPT = (
+    "model_type", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+    "num_key_value_heads", "head_dim", "hidden_act", "max_position_embeddings", "rms_norm_eps", "rope_theta",
+    "rope_scaling", "rope_parameters", "use_sliding_window", "attention_dropout", "initializer_range",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertedLM:
+    """A folder that vLLM loads, and where its ids lie."""
+
+    folder: Path
+    layout: SpeechLmLayout
+
+
+def convert_checkpoint(llm_path: Path, config_path: Path, cache_dir: Path) -> ConvertedLM:
+    """Convert once; the same content gives the same folder, at once.
+
+    Args:    llm_path: llm.pt or llm.safetensors with the official names, fp32, fp16 or bf16;
+             config_path: config.json of the tokenizer folder (Qwen2's sizes); cache_dir: where converted folders lie.
+    Raises:  CheckpointError naming the first tensor that does not fit, or the file that cannot be read.
+    """
+    config = read_config(config_path)
+    with open_tensors(llm_path) as source:
+        layout = check_tensors(source, config)
+        folder = cache_dir / f"speech-lm-{_content_hash(llm_path, config_path)}"
+        if not folder.is_dir():
+            _write_folder(folder, source, config, layout)
+    return ConvertedLM(folder, layout)
+
+
+def read_layout(folder: Path) -> SpeechLmLayout:
+    """The layout of a converted folder, from its config.json."""
+    config = read_config(folder / "config.json")
+    if ARCHITECTURE not in config.get("architectures", ()):
+        raise CheckpointError("checkpoint.unreadable", file="config.json", reason=f"not a converted {ARCHITECTURE}")
+    layout = SpeechLmLayout(int(config["speech_codes"]), int(config["text_ids"]))
+    return layout
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """A config.json as a table. Raises CheckpointError if it is missing or no JSON object."""
+    if not path.is_file():
+        raise CheckpointError("checkpoint.missing_file", file=path.name, folder=str(path.parent))
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise CheckpointError("checkpoint.unreadable", file=path.name, reason=str(error)) from error
+    if not isinstance(config, dict):
+        raise CheckpointError("checkpoint.unreadable", file=path.name, reason="it is no JSON object")
+    return config
+
+
+def check_tensors(source: TensorFile, config: Mapping[str, Any]) -> SpeechLmLayout:
+    """Hold the file to the names and shapes that its config asks for; S is read off the speech embedding.
+
+    Raises: CheckpointError naming the first tensor that is missing, has another shape or dtype, or is not known.
+    """
+    hidden = int(config["hidden_size"])
+    speech_rows = source.shapes.get(_SPEECH, (0, 0))[0]
+    expected = _expected_shapes(config, hidden, speech_rows)
+    for name in sorted(expected):
+        if name not in source.shapes:
+            if name == _TIED:
+                continue  # never read: the text head is tied to the embedding and not used
+            raise _misfit(source, name, "is missing")
+        if tuple(source.shapes[name]) != expected[name]:
+            raise _misfit(source, name, f"has shape {list(source.shapes[name])}, expected {list(expected[name])}")
+        if source.dtypes[name] not in _FLOATS:
+            raise _misfit(source, name, f"holds {source.dtypes[name]}, expected float32, float16 or bfloat16")
+    for name in sorted(source.shapes):
+        if name not in expected:
+            raise _misfit(source, name, "is not part of this model")
+    if speech_rows <= END_IDS:
+        raise _misfit(source, _SPEECH, f"has {speech_rows} rows, too few to hold speech codes and {END_IDS} end ids")
+    return SpeechLmLayout(speech_codes=speech_rows - END_IDS, text_ids=expected[_TEXT][0])
+
+
+def _expected_shapes(config: Mapping[str, Any], hidden: int, speech_rows: int) -> dict[str, tuple[int, ...]]:
+    heads, kv_heads = int(config["num_attention_heads"]), int(config["num_key_value_heads"])
+    head_dim = int(config.get("head_dim") or hidden // heads)
+    q, kv, inner = heads * head_dim, kv_heads * head_dim, int(config["intermediate_size"])
+    layer: dict[str, tuple[int, ...]] = {
+        "input_layernorm.weight": (hidden,),
+        "post_attention_layernorm.weight": (hidden,),
+        "mlp.gate_proj.weight": (inner, hidden),
+        "mlp.up_proj.weight": (inner, hidden),
+        "mlp.down_proj.weight": (hidden, inner),
+        "self_attn.q_proj.weight": (q, hidden),
+        "self_attn.q_proj.bias": (q,),
+        "self_attn.k_proj.weight": (kv, hidden),
+        "self_attn.k_proj.bias": (kv,),
+        "self_attn.v_proj.weight": (kv, hidden),
+        "self_attn.v_proj.bias": (kv,),
+        "self_attn.o_proj.weight": (hidden, q),
+    }
+    text = (int(config["vocab_size"]), hidden)
+    expected: dict[str, tuple[int, ...]] = {
+        _TEXT: text, _TIED: text, _STACK + "norm.weight": (hidden,), _CONTROL: (CONTROL_IDS, hidden),
+        _SPEECH: (speech_rows, hidden), _HEAD: (speech_rows, hidden), _BIAS: (speech_rows,),
+    }
+    for i in range(int(config["num_hidden_layers"])):
+        expected.update({f"{_STACK}layers.{i}.{name}": shape for name, shape in layer.items()})
+    return expected
+
+
+def _misfit(source: TensorFile, tensor: str, problem: str) -> CheckpointError:
+    return CheckpointError("checkpoint.key", file=source.name, tensor=tensor, problem=problem)
+
+
+def _write_folder(folder: Path, source: TensorFile, config: Mapping[str, Any], layout: SpeechLmLayout) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        write_safetensors(beside / "model.safetensors", source, _entries(source))
+        written = json.dumps(_converted_config(config, layout), indent=1)
+        (beside / "config.json").write_text(written, encoding="utf-8")
+        beside.chmod(0o755)  # mkdtemp makes folders for one user only
+        try:
+            os.rename(beside, folder)
+        except OSError:
+            if not folder.is_dir():  # another process may have been first, with the same content
+                raise
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def _entries(source: TensorFile) -> list[Piecewise]:
+    entries = [
+        Piecewise("model.embed_tokens.weight", (_SPEECH, _CONTROL, _TEXT)),
+        Piecewise("lm_head.weight", (_HEAD,)),
+        Piecewise("lm_head.bias", (_BIAS,)),
+    ]
+    stack = sorted(n for n in source.shapes if n.startswith(_STACK) and n != _TEXT)
+    return entries + [Piecewise("model." + n.removeprefix(_STACK), (n,)) for n in stack]
+
+
+def _converted_config(config: Mapping[str, Any], layout: SpeechLmLayout) -> dict[str, Any]:
+    kept = {k: config[k] for k in _KEPT if k in config}
+    return kept | {
+        "architectures": [ARCHITECTURE], "vocab_size": layout.vocabulary, "tie_word_embeddings": False,
+        "speech_codes": layout.speech_codes, "text_ids": layout.text_ids, "layout_version": LAYOUT_VERSION,
+    }
+
+
+def _content_hash(*paths: Path) -> str:
+    digest = hashlib.sha256(f"speech-lm {LAYOUT_VERSION}".encode())
+    for path in paths:
+        with path.open("rb") as opened:
+            digest.update(hashlib.file_digest(opened, "sha256").digest())
+    return digest.hexdigest()[:16]

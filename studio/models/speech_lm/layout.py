@@ -1,0 +1,80 @@
+"""The merged vocabulary of the speech LM and the prompt made of it. No torch, no vLLM.
+
+Ids: the S speech codes, then the three end ids, then sos and task, then the text ids, shifted. The head gives
+scores over the first S + 3 only, so what the model draws is a speech token or an end id without any translation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+END_IDS = 3
+"""End of speech, an unused one, and the fill of streamed text; any of them ends plain speech."""
+CONTROL_IDS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechLmLayout:
+    """Where each kind of id lies. speech_codes: S, 6561 in the official model; text_ids: rows of the text embedding."""
+
+    speech_codes: int
+    text_ids: int
+
+    @property
+    def head_width(self) -> int:
+        return self.speech_codes + END_IDS
+
+    @property
+    def end_ids(self) -> tuple[int, ...]:
+        return tuple(range(self.speech_codes, self.head_width))
+
+    @property
+    def sos_id(self) -> int:
+        return self.head_width
+
+    @property
+    def task_id(self) -> int:
+        return self.head_width + 1
+
+    @property
+    def first_text_id(self) -> int:
+        return self.head_width + CONTROL_IDS
+
+    @property
+    def vocabulary(self) -> int:
+        return self.first_text_id + self.text_ids
+
+    def prompt_ids(
+        self, prompt_text_ids: Iterable[int], text_ids: Iterable[int], speech_tokens: Iterable[int]
+    ) -> list[int]:
+        """[sos] prompt text, text, [task] prompt speech, as ids of the merged vocabulary.
+
+        Raises: ValueError naming the first id that the checkpoint does not have.
+        """
+        return [
+            self.sos_id,
+            *(self._text(i) for i in prompt_text_ids),
+            *(self._text(i) for i in text_ids),
+            self.task_id,
+            *(self._speech(i) for i in speech_tokens),
+        ]
+
+    def _text(self, i: int) -> int:
+        if not 0 <= i < self.text_ids:
+            raise ValueError(f"text id {i} is not below {self.text_ids}")
+        return self.first_text_id + int(i)
+
+    def _speech(self, i: int) -> int:
+        if not 0 <= i < self.speech_codes:
+            raise ValueError(f"speech token {i} is not below {self.speech_codes}")
+        return int(i)
+
+
+MIN_TOKENS_PER_TEXT_ID = 2
+MAX_TOKENS_PER_TEXT_ID = 20
+
+
+def token_bounds(text_ids: int) -> tuple[int, int]:
+    """Least and greatest number of speech tokens for so many text ids (the text to speak, not the prompt's)."""
+    return MIN_TOKENS_PER_TEXT_ID * text_ids, MAX_TOKENS_PER_TEXT_ID * text_ids

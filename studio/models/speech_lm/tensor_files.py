@@ -1,0 +1,116 @@
+"""Reading checkpoint tensors one at a time, and writing safetensors piece by piece. Knows nothing of any model.
+
+A full-size speech LM has 2.6 GB of weights; read lazily and written in pieces, the conversion needs little memory.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from studio.errors import CheckpointError
+
+_SAFETENSORS_NAMES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
+
+
+@dataclass(frozen=True, slots=True)
+class TensorFile:
+    """Shapes of all tensors of a file, and a way to read one of them."""
+
+    name: str
+    shapes: Mapping[str, tuple[int, ...]]
+    dtypes: Mapping[str, torch.dtype]
+    read: Callable[[str], torch.Tensor]
+
+
+@contextmanager
+def open_tensors(path: Path) -> Iterator[TensorFile]:
+    """Open .safetensors, or .pt with weights only (no code in the pickle is run), without reading the values.
+
+    Raises: CheckpointError if the file is missing, cut short, or holds anything but named tensors.
+    """
+    if not path.is_file():
+        raise CheckpointError("checkpoint.missing_file", file=path.name, folder=str(path.parent))
+    if path.suffix == ".safetensors":
+        yield from _open_safetensors(path)
+    else:
+        yield _open_pickle(path)
+
+
+def _open_safetensors(path: Path) -> Iterator[TensorFile]:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as opened:
+            shapes = {k: tuple(opened.get_slice(k).get_shape()) for k in opened.keys()}  # noqa: SIM118
+            names = {v: k for k, v in _SAFETENSORS_NAMES.items()}
+            dtypes = {k: names.get(opened.get_slice(k).get_dtype(), torch.int8) for k in shapes}
+            yield TensorFile(path.name, shapes, dtypes, opened.get_tensor)
+    except SafetensorError as error:
+        raise CheckpointError("checkpoint.unreadable", file=path.name, reason=str(error)) from error
+
+
+def _open_pickle(path: Path) -> TensorFile:
+    try:
+        tensors = _load_pickle(path)
+    except Exception as error:  # torch raises anything from EOFError to UnpicklingError, by the place of the damage
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise CheckpointError("checkpoint.unreadable", file=path.name, reason=reason) from error
+    if not isinstance(tensors, dict) or not all(isinstance(v, torch.Tensor) for v in tensors.values()):
+        raise CheckpointError("checkpoint.unreadable", file=path.name, reason="it is no table of named tensors")
+    shapes = {str(k): tuple(v.shape) for k, v in tensors.items()}
+    return TensorFile(path.name, shapes, {str(k): v.dtype for k, v in tensors.items()}, tensors.__getitem__)
+
+
+def _load_pickle(path: Path) -> object:
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except RuntimeError as error:
+        if "mmap" not in str(error):
+            raise
+        # Files of the old, unzipped form cannot be mapped; they are read whole.
+        return torch.load(path, map_location="cpu", weights_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Piecewise:
+    """One tensor to write, as the names of source tensors that lie one after the other along the first axis."""
+
+    name: str
+    sources: tuple[str, ...]
+
+
+def write_safetensors(path: Path, source: TensorFile, entries: Sequence[Piecewise]) -> None:
+    """Write entries as one safetensors file; each keeps the dtype of its last source tensor.
+
+    The last source decides since a merged embedding is nearly all text rows, and those come last.
+    """
+    header: dict[str, object] = {"__metadata__": {"format": "pt"}}
+    offset = 0
+    for entry in entries:
+        dtype = source.dtypes[entry.sources[-1]]
+        shape = list(source.shapes[entry.sources[0]])
+        shape[0] = sum(source.shapes[s][0] for s in entry.sources)
+        size = dtype.itemsize
+        for n in shape:
+            size *= n
+        header[entry.name] = {
+            "dtype": _SAFETENSORS_NAMES[dtype], "shape": shape, "data_offsets": [offset, offset + size]
+        }
+        offset += size
+    head = json.dumps(header, separators=(",", ":")).encode()
+    head += b" " * (-len(head) % 8)  # the values that follow are aligned
+    with path.open("wb") as out:
+        out.write(struct.pack("<Q", len(head)))
+        out.write(head)
+        for entry in entries:
+            dtype = source.dtypes[entry.sources[-1]]
+            for name in entry.sources:
+                values = source.read(name).to(dtype).contiguous()
+                out.write(memoryview(values.view(torch.uint8).numpy().reshape(-1)))
