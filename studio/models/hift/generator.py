@@ -32,9 +32,24 @@ class Snake(nn.Module):
         super().__init__()
         self.alpha = nn.Parameter(torch.ones(channels))
 
-    def forward(self, x: Tensor) -> Tensor:             # [B, C, n]
-        alpha = self.alpha[:, None]
-        return x + torch.sin(alpha * x).square() / (alpha + 1e-9)
+    def forward(self, x: Tensor) -> Tensor:             # [B, C, n] or [B, C, 1, n]
+        alpha = self.alpha.view(-1, *[1] * (x.dim() - 2))
+        sine = torch.sin(alpha * x)
+        return torch.addcmul(x, sine / (alpha + 1e-9), sine)
+
+
+class Conv(nn.Conv1d):
+    """A convolution over [B, C, n], or over [B, C, 1, n] as an image of one line.
+
+    As an image the channels may lie innermost in memory, which halves the time on a CPU (base 160,
+    one thread: 55 ms to 31 ms for all residual blocks on a second of sound); lines never do.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.dim() == 3:
+            return super().forward(x)
+        return F.conv2d(x, self.weight[:, :, None], self.bias, padding=(0, *self.padding),
+                        dilation=(1, *self.dilation))
 
 
 class ResBlock(nn.Module):
@@ -45,7 +60,7 @@ class ResBlock(nn.Module):
 
         def conv(dilation: int) -> nn.Module:
             padding = dilation * (kernel - 1) // 2
-            return weight_norm(nn.Conv1d(channels, channels, kernel, dilation=dilation, padding=padding))
+            return weight_norm(Conv(channels, channels, kernel, dilation=dilation, padding=padding))
 
         self.convs1 = nn.ModuleList(conv(d) for d in dilations)
         self.convs2 = nn.ModuleList(conv(1) for _ in dilations)
@@ -53,7 +68,7 @@ class ResBlock(nn.Module):
         self.activations2 = nn.ModuleList(Snake(channels) for _ in dilations)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """[B, C, n] -> [B, C, n]; where mask [B, 1, n] is 0 the input counts as outside (zero)."""
+        """[B, C, (1,) n] to the same; where mask [B, 1, (1,) n] is 0 the input counts as outside (zero)."""
         for i, convolve in enumerate(self.convs1):
             y = convolve(self.activations1[i](x))
             if mask is not None:
@@ -62,6 +77,11 @@ class ResBlock(nn.Module):
             if mask is not None:
                 x = x * mask
         return x
+
+
+def _innermost(x: Tensor) -> Tensor:
+    """The same [B, C, n] with C innermost in memory."""
+    return x.transpose(1, 2).contiguous().transpose(1, 2)
 
 
 def _upsampling(config: HiftConfig, stage: int) -> nn.Module:
@@ -82,6 +102,7 @@ class Hift(nn.Module):
     def __init__(self, config: HiftConfig) -> None:
         super().__init__()
         self.config = config
+        self.channels_last = False      # set by fold_weight_norm on a CPU
         self.geometry = HiftGeometry(config)
         stages = range(len(config.upsample_rates))
         self.f0_predictor = F0Predictor(config)
@@ -111,10 +132,17 @@ class Hift(nn.Module):
         return model.eval()
 
     def fold_weight_norm(self) -> "Hift":
-        """Replace gain and direction by the plain weight, for inference; training needs them apart."""
+        """Replace gain and direction by the plain weight, for inference; training needs them apart.
+
+        On a CPU the residual blocks then work with channels innermost (see `Conv`).
+        """
         for module in self.modules():
             if parametrize.is_parametrized(module, "weight"):
                 parametrize.remove_parametrizations(module, "weight")
+        self.channels_last = self.conv_post.weight.device.type == "cpu"
+        for module in self.modules():
+            if self.channels_last and isinstance(module, Conv):
+                module.weight.data = _innermost(module.weight.data)
         return self
 
     def predict_f0(self, mel: Tensor) -> Tensor:
@@ -139,6 +167,9 @@ class Hift(nn.Module):
         x = self.source_downs[stage](spectra)[..., :length]
         if mask is not None:
             x = x * mask
+        if self.channels_last:
+            x, mask = _innermost(x)[:, :, None], None if mask is None else mask[:, :, None]
+            return self.source_resblocks[stage](x, mask)[:, :, 0]
         return self.source_resblocks[stage](x, mask)
 
     def upsample(self, stage: int, x: Tensor) -> Tensor:
@@ -152,10 +183,13 @@ class Hift(nn.Module):
         """Mean of the stage's residual blocks on upsampled input plus source, [B, C, n]."""
         kernels = len(self.config.resblock_kernels)
         blocks = self.resblocks[stage * kernels:(stage + 1) * kernels]
+        if self.channels_last:
+            x, mask = _innermost(x)[:, :, None], None if mask is None else mask[:, :, None]
         total = blocks[0](x, mask)
         for block in blocks[1:]:
             total = total + block(x, mask)
-        return total / kernels
+        total = total / kernels
+        return total[:, :, 0] if self.channels_last else total
 
     def spectra(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Last stage's output [B, C, T] to magnitude and phase, [B, 9, T] each."""
