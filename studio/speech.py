@@ -70,6 +70,14 @@ class SynthesisRequest:
     """Whose turn it is in the fair queue: a session, an API key or an address."""
 
 
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A part of a text that is one LM generation: as normalised, and the ids that the LM reads."""
+
+    text: str
+    token_ids: tuple[int, ...]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class AudioChunk:
     """A piece of a request's sound: float32 [n] in [-1, 1] at 24 kHz; chunks join without a seam."""

@@ -26,9 +26,9 @@ from studio.speech import (
     TOKEN_RATE_HZ,
     Float32,
     Sampling,
+    Segment,
     VoicePrompt,
 )
-from studio.text.frontend import Segment
 
 HELD_BACK_SAMPLES = 1920
 """Kept until a row's last step, as a vocoder with look-ahead does."""

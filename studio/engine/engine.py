@@ -26,8 +26,7 @@ from studio.engine.worker import WorkerState
 from studio.errors import EngineDead, EngineDraining, EngineNotReady, StudioError, SynthesisError
 from studio.messages import MessageKey
 from studio.protocols import Clock, SpeechLM, Token2Wav
-from studio.speech import SynthesisRequest
-from studio.text.frontend import Segment
+from studio.speech import Segment, SynthesisRequest
 
 logger = logging.getLogger(__name__)
 

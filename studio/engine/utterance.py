@@ -17,8 +17,7 @@ from studio.engine.stream import SpeechStream
 from studio.engine.voicing import Row, Voicing
 from studio.errors import NoSpeech, RequestAborted, RunawaySpeech, SpeechLMError, StudioError, SynthesisError
 from studio.protocols import Clock, LmPrompt, SpeechLM
-from studio.speech import SAMPLE_RATE_HZ, Float32, SynthesisRequest
-from studio.text.frontend import Segment
+from studio.speech import SAMPLE_RATE_HZ, Float32, Segment, SynthesisRequest
 
 logger = logging.getLogger(__name__)
 

@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from tokenizers import Tokenizer
 
 from studio.errors import InvalidRequest
+from studio.speech import Segment
 from studio.text import normalize as normalizing
 from studio.text.segment import SegmentLimits, cut
 from studio.text.tokenize import load_tokenizer, text_ids
 
 FrontendKind = Literal["raw", "spoken"]
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """A part of the text that is one LM generation: as normalised, and the ids that the LM reads."""
-
-    text: str
-    token_ids: tuple[int, ...]
 
 
 class TextFrontend:
