@@ -10,6 +10,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from studio.api.web import build_web
+from studio.checkpoint import read_checkpoint
 from studio.engine.engine import Engine, EngineLimits
 from studio.engine.lm_client import SpeechLMClient
 from studio.engine.token2wav_client import PromptEncoderClient, Token2WavClient
@@ -18,7 +19,6 @@ from studio.library.prompts import VoicePrompts
 from studio.library.starters import add_starters
 from studio.library.store import VoiceStore
 from studio.settings import Settings, exit_on_error
-from studio.text.checkpoint import read_checkpoint
 from studio.text.frontend import TextFrontend
 
 ASSETS = Path(__file__).resolve().parent / "assets"
@@ -32,7 +32,7 @@ def build(settings: Settings) -> FastAPI:
         WorkerProcess([sys.executable, "-m", f"studio.backends.{program}"], name, settings.for_worker(), supervision=supervision)
         for name, program in (("lm", "vllm_lm"), ("token2wav", "torch_token2wav"))
     )
-    frontend = TextFrontend(checkpoint, max_text_chars=settings.max_text_chars)
+    frontend = TextFrontend.load(checkpoint.tokenizer_folder, checkpoint.text_frontend, checkpoint.languages, settings.max_text_chars)
     engine = Engine(
         SpeechLMClient(lm_worker),
         Token2WavClient(token2wav_worker),

@@ -95,7 +95,7 @@ def speech_router(engine: Engine, store: VoiceStore, prompts: VoicePrompts, sett
             raise InvalidRequest("voice.missing", param="voice")
         voice = store.find(name)
         prompt = await prompts.of(voice)
-        stream = engine.submit(SynthesisRequest(body.input, prompt, sampling, client_of(request)))
+        stream = await engine.submit(SynthesisRequest(body.input, prompt, sampling, client_of(request)))
         headers = {
             "X-Request-Id": stream.request_id,
             "X-Seed": str(sampling.seed),
@@ -108,7 +108,7 @@ def speech_router(engine: Engine, store: VoiceStore, prompts: VoicePrompts, sett
             data = await asyncio.to_thread(encode_file, samples, SAMPLE_RATE_HZ, wanted)
             return Response(data, media_type=MEDIA_TYPES[wanted], headers=headers)
         first = await first_or_leave(request, stream)
-        headers["X-Prebuffer-Ms"] = str(round(1000 * engine.suggested_prebuffer_s(body.input)))
+        headers["X-Prebuffer-Ms"] = str(round(1000 * await engine.suggested_prebuffer_s(body.input)))
         return StreamingResponse(
             encode_stream(chunks_after(first, stream), wanted), media_type=MEDIA_TYPES[wanted], headers=headers
         )

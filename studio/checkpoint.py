@@ -1,0 +1,73 @@
+"""What a checkpoint folder says of itself in cosyvoice2.yaml. Reads no weights.
+
+Ours holds plain values under `checkpoint:`. The official file has tags of a Python configuration language (!new:,
+!name:, !ref); they are read as plain values, so nothing in the file can run code, and its missing `checkpoint:` part
+means the official model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import yaml
+
+from studio.errors import CheckpointError
+
+FILE = "cosyvoice2.yaml"
+TOKENIZER_FOLDER = "CosyVoice-BlankEN"
+FrontendKind = Literal["raw", "spoken"]
+LANGUAGES = ("en", "zh", "ja", "ko")
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """id: name in /v1/models, and what voice prompts are bound to; text_frontend: "raw" or "spoken" (text/spoken.py).
+
+    Speech tokens of a segment are at least min_token_text_ratio and at most max_token_text_ratio times its text ids.
+    """
+
+    folder: Path
+    id: str
+    text_frontend: FrontendKind = "raw"
+    languages: tuple[str, ...] = LANGUAGES
+    min_token_text_ratio: float = 2.0
+    max_token_text_ratio: float = 20.0
+
+    @property
+    def tokenizer_folder(self) -> Path:
+        return self.folder / TOKENIZER_FOLDER
+
+
+class _PlainLoader(yaml.SafeLoader):
+    """YAML whose unknown tags are read as the plain value they stand on."""
+
+
+def _plain(loader: yaml.SafeLoader, _tag: str, node: yaml.Node) -> Any:
+    if isinstance(node, yaml.MappingNode):
+        return loader.construct_mapping(node, deep=True)
+    if isinstance(node, yaml.SequenceNode):
+        return loader.construct_sequence(node, deep=True)
+    return loader.construct_scalar(node)  # type: ignore[arg-type]
+
+
+_PlainLoader.add_multi_constructor("!", _plain)
+
+
+def read_checkpoint(folder: Path) -> Checkpoint:
+    """The folder's description. Raises CheckpointError, naming the file and what is wrong with it."""
+    file = folder / FILE
+    if not file.is_file():
+        raise CheckpointError("checkpoint.missing_file", file=FILE, folder=folder)
+    try:
+        found = yaml.load(file.read_text(encoding="utf-8"), Loader=_PlainLoader)  # noqa: S506 a safe loader
+        given: dict[str, Any] = dict((found or {}).get("checkpoint") or {})
+        given["languages"] = tuple(given.get("languages") or LANGUAGES)
+        checkpoint = Checkpoint(folder, **{"id": folder.resolve().name, **given})
+    except (yaml.YAMLError, UnicodeDecodeError, TypeError, ValueError, AttributeError) as error:
+        raise CheckpointError("checkpoint.unreadable", file=FILE, reason=error, folder=folder) from error
+    if checkpoint.text_frontend not in get_args(FrontendKind):
+        reason = f"text_frontend {checkpoint.text_frontend!r} is none of {', '.join(get_args(FrontendKind))}"
+        raise CheckpointError("checkpoint.unreadable", file=FILE, reason=reason, folder=folder)
+    return checkpoint
