@@ -7,26 +7,26 @@ Axes: B batch, T tokens, F mel frames (two for each token), C channels.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from studio.models.flow import training
+from studio.models.flow import stream, training
 from studio.models.flow.encoder import UpsampleConformerEncoder
 from studio.models.flow.estimator import CausalConditionalDecoder
 from studio.models.flow.layers import View, WholeView, visibility
 from studio.models.flow.sizes import (
     BLOCK_FRAMES,
-    FRAMES_PER_TOKEN,
     LOOKAHEAD_TOKENS,
     MEL_BINS,
     NOISE_FRAMES,
     FlowConfig,
 )
 from studio.models.flow.solver import flow_times, solve, start_noise
+from studio.models.flow.stream import FlowState, PromptFlowCache
 from studio.models.weights import load_strictly, read_tensors
 
 
@@ -108,8 +108,48 @@ class Flow(nn.Module):
         cond = F.pad(prompt_mel, (0, 0, 0, frames - prompt_mel.shape[0]))
         speaker = self.speaker(embedding).expand(frames, -1)
         view = WholeView(visibility(frames, None, BLOCK_FRAMES if streaming else None, mu.device))
-        mel = self.solve(mu, speaker, cond, start_noise().to(mu.device)[:frames], [view] * len(flow_times()))
+        mel = self.solve(mu, speaker, cond, start_noise(mu.device)[:frames], [view] * len(flow_times()))
         return mel[prompt_mel.shape[0] :].T
+
+    @torch.inference_mode()
+    def prepare_prompt(
+        self,
+        tokens: Tensor,
+        mel: Tensor,
+        embedding: Tensor,
+        tail_tokens: int = 0,
+        storage: torch.dtype = torch.float32,
+    ) -> PromptFlowCache:
+        """Compute the blocks of a voice prompt that do not depend on what is spoken, once for all streams.
+
+        Args:    tokens: int [n]. mel: [2 n, 80], natural log. embedding: [192].
+                 tail_tokens: the prompt loses its oldest tokens so that as many are left behind its last
+                 block (if a block remains). With 0 that block waits for the first 3 spoken tokens, so every
+                 stream computes it; with 3 or more it is cached, and the first block takes 25 - tail_tokens.
+                 storage: type in which keys and values are kept, float32 or float16.
+        Raises:  ValueError if the mel is not twice as long as the tokens, or longer than the flow's noise.
+        """
+        return stream.prepare_prompt(self, tokens, mel, embedding, tail_tokens, storage)
+
+    def open(self, prompt: PromptFlowCache) -> FlowState:
+        """Begin a stream after a prepared prompt; cheap, and the prompt stays as it is."""
+        return FlowState(prompt)
+
+    @torch.inference_mode()
+    def step(
+        self, states: Sequence[FlowState], new_tokens: Sequence[Tensor], final: Sequence[bool]
+    ) -> list[Tensor]:
+        """Give each stream its next tokens and compute every block that is whole, all streams in one batch.
+
+        Args:    states: B streams, each once.
+                 new_tokens: int [T_i], 0 or more, after all those given before.
+                 final: no token follows. Until then a block waits for the 3 tokens after it.
+        Returns: B mels [80, F_i] that continue the stream's earlier ones, without the prompt; F_i may be 0.
+                 Over a whole stream sum F_i = 2 x tokens.
+        Raises:  ValueError, before any stream is changed, if one is closed, given twice or longer than 300 s.
+        Owner:   mutates each stream only when the whole batch is done; after an error all stand as before.
+        """
+        return stream.step(self, states, new_tokens, final)
 
     def solve(self, mu: Tensor, speaker: Tensor, cond: Tensor, noise: Tensor, views: list[View]) -> Tensor:
         """Integrate the flow for frames in a row, with guidance.
@@ -195,8 +235,3 @@ def check_length(frames: int) -> None:
     """Raise ValueError if a sequence, prompt included, is longer than the start noise."""
     if frames > NOISE_FRAMES:
         raise ValueError(f"{frames} mel frames with the prompt, but the flow's noise ends at {NOISE_FRAMES}")
-
-
-def frames_of(tokens: int) -> int:
-    """Mel frames of so many tokens."""
-    return tokens * FRAMES_PER_TOKEN

@@ -50,6 +50,7 @@ class CausalConv(nn.Module):
 
     def __init__(self, channels_in: int, channels_out: int, taps: int) -> None:
         super().__init__()
+        self.channels_in = channels_in
         self.taps = taps
         self.slot = -1  # set by number_slots
         bound = 1.0 / math.sqrt(channels_in * taps)

@@ -19,15 +19,15 @@ def flow_times(steps: int = FLOW_STEPS) -> Tensor:
     return 1 - torch.cos(torch.linspace(0, 1, steps + 1) * 0.5 * math.pi)
 
 
-@functools.lru_cache(maxsize=1)
-def start_noise() -> Tensor:
+@functools.cache
+def start_noise(device: torch.device | str = "cpu") -> Tensor:
     """The noise every solve starts from, by frame from the first prompt frame on: float32 [15000, 80].
 
-    Read only. A frame starts from the same values whichever call computes it. Drawn from a generator of its own,
-    channels first as the reference draws it; a shorter draw would give other numbers.
+    Read only. A frame starts from the same values whichever call computes it. Drawn from a generator of its
+    own, channels first as the reference draws it; a shorter draw would give other numbers.
     """
     generator = torch.Generator(device="cpu").manual_seed(0)
-    return torch.randn(1, MEL_BINS, NOISE_FRAMES, generator=generator)[0].T.contiguous()
+    return torch.randn(1, MEL_BINS, NOISE_FRAMES, generator=generator)[0].T.contiguous().to(device)
 
 
 def solve(velocity: Velocity, noise: Tensor, steps: int = FLOW_STEPS) -> Tensor:

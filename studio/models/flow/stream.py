@@ -1,0 +1,280 @@
+"""Streams of the flow: each new block is computed once, from what the stream has cached of those before it.
+
+The cache is exact: a stream split in any way gives the mel of one whole solve under the streaming mask.
+Nothing of a stream is kept on the model, so rows may join, leave and fail on their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from studio.models.flow.history import Edges, History, HistoryShape, joined_edges, parted_edges
+from studio.models.flow.packed import Layout, PackedView
+from studio.models.flow.sizes import (
+    BLOCK_FRAMES,
+    BLOCK_TOKENS,
+    FLOW_STEPS,
+    FRAMES_PER_TOKEN,
+    LOOKAHEAD_TOKENS,
+    MEL_BINS,
+    NOISE_FRAMES,
+)
+from studio.models.flow.solver import start_noise
+
+if TYPE_CHECKING:
+    from studio.models.flow.flow import Flow
+
+LEAST_FIRST_TOKENS = 10  # a first chunk shorter than 0.4 s would not last until the second one
+
+
+@dataclass(slots=True)
+class Rate:
+    """What a stream keeps for the layers that run at one rate."""
+
+    history: History
+    edges: Edges
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenRate:
+    """The same of a voice prompt: shared by streams and never written."""
+
+    shape: HistoryShape
+    kept: Tensor
+    edges: tuple[Tensor, ...]
+
+    def opened(self) -> Rate:
+        return Rate(History(self.shape, self.kept), list(self.edges))
+
+
+@dataclass(frozen=True, slots=True)
+class PromptFlowCache:
+    """Everything that streams of one voice have in common: its prompt's whole blocks, computed once.
+
+    Immutable: streams read it and never write it. It fits only the flow that made it.
+    """
+
+    speaker: Tensor  # [80]
+    pending_tokens: Tensor  # int64 [n] on the CPU: prompt tokens after the last block computed
+    pending_mel: Tensor  # [2 n, 80]
+    rates: tuple[FrozenRate, FrozenRate, FrozenRate]
+
+    @property
+    def frames(self) -> int:
+        """Prompt frames computed."""
+        return self.rates[2].kept.shape[-2]
+
+    @property
+    def bytes(self) -> int:
+        """Memory held by the cached blocks."""
+        tensors = [tensor for rate in self.rates for tensor in (rate.kept, *rate.edges)]
+        return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+class FlowState:
+    """One stream: what is cached of its past and which tokens still wait. Made by `Flow.open`."""
+
+    def __init__(self, prompt: PromptFlowCache) -> None:
+        self.speaker = prompt.speaker
+        self.pending_tokens = prompt.pending_tokens
+        self.pending_mel = prompt.pending_mel  # prompt frames not computed yet; their result is thrown away
+        self.token_rate, self.frame_rate, self.solve_rate = (rate.opened() for rate in prompt.rates)
+        self.first_block_tokens = _first_block_tokens(len(prompt.pending_tokens))
+        self.closed = False
+
+    @property
+    def rates(self) -> tuple[Rate, Rate, Rate]:
+        return self.token_rate, self.frame_rate, self.solve_rate
+
+    @property
+    def frames(self) -> int:
+        """Frames computed so far, those of the prompt included."""
+        return self.solve_rate.history.length
+
+    @property
+    def bytes(self) -> int:
+        """Memory held by this stream alone, without the shared prompt."""
+        return sum(rate.history.own_bytes for rate in self.rates)
+
+
+def _first_block_tokens(pending: int) -> int:
+    wanted = BLOCK_TOKENS - pending % BLOCK_TOKENS
+    return wanted if wanted >= LEAST_FIRST_TOKENS else wanted + BLOCK_TOKENS
+
+
+def align_prompt(tokens: Tensor, mel: Tensor, tail_tokens: int) -> tuple[Tensor, Tensor]:
+    """Drop the oldest part of a prompt, so that `tail_tokens` are left after its last whole block.
+
+    Args:    tokens: [n]; mel: [2 n, 80]; tail_tokens: 0 to 24.
+    Returns: the later part of both; all of them if less than one block would be left.
+    """
+    dropped = (len(tokens) - tail_tokens) % BLOCK_TOKENS
+    if len(tokens) - dropped < BLOCK_TOKENS:
+        return tokens, mel
+    return tokens[dropped:], mel[FRAMES_PER_TOKEN * dropped :]
+
+
+def prepare_prompt(
+    flow: Flow, tokens: Tensor, mel: Tensor, embedding: Tensor, tail_tokens: int, storage: torch.dtype
+) -> PromptFlowCache:
+    """See `Flow.prepare_prompt`."""
+    if len(mel) != FRAMES_PER_TOKEN * len(tokens):
+        raise ValueError(f"prompt mel has {len(mel)} frames for {len(tokens)} tokens, not twice as many")
+    tokens, mel = align_prompt(tokens, mel, tail_tokens)
+    speaker = flow.speaker(embedding.to(flow.device))
+    empty = PromptFlowCache(
+        speaker, tokens[:0].cpu().long(), mel.to(flow.device, torch.float32), _empty_rates(flow, storage)
+    )
+    state = FlowState(empty)
+    step(flow, [state], [tokens], [False])
+    frozen = tuple(
+        FrozenRate(rate.history.shape, rate.history.frozen(), tuple(rate.edges)) for rate in state.rates
+    )
+    return PromptFlowCache(speaker, state.pending_tokens, state.pending_mel, frozen)
+
+
+def _empty_rates(flow: Flow, storage: torch.dtype) -> tuple[FrozenRate, FrozenRate, FrozenRate]:
+    config, device, encoder = flow.config, flow.device, flow.encoder
+
+    def rate(steps, layers, lanes, heads, head_dim, convolutions) -> FrozenRate:
+        shape = HistoryShape(steps, layers, lanes, heads, head_dim, storage, device)
+        kept = torch.empty(steps, layers, 2, lanes, heads, 0, head_dim, dtype=storage, device=device)
+        edges = [
+            torch.zeros(steps, lanes, conv.taps - 1, conv.channels_in, device=device) for conv in convolutions
+        ]
+        return FrozenRate(shape, kept, tuple(edges))
+
+    heads, head_dim = config.encoder_heads, config.encoder_dim // config.encoder_heads
+    estimator = flow.estimator
+    return (
+        rate(1, config.encoder_blocks, 1, heads, head_dim, [encoder.pre_lookahead_layer.conv2]),
+        rate(1, config.upsampled_blocks, 1, heads, head_dim, [encoder.up_layer.conv]),
+        rate(
+            FLOW_STEPS,
+            len(estimator.attentions),
+            2,
+            config.estimator_heads,
+            config.estimator_head_dim,
+            estimator.convolutions,
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """One row's share of a step: the tokens it computes now and those it looks ahead at."""
+
+    state: FlowState
+    tokens: Tensor  # int64 [n], n >= 1
+    ahead: Tensor  # int64 [3], or [0] at the end
+    left: Tensor  # int64 tokens that wait for the next step
+
+    @property
+    def frames(self) -> int:
+        return FRAMES_PER_TOKEN * len(self.tokens)
+
+
+def step(
+    flow: Flow, states: Sequence[FlowState], new_tokens: Sequence[Tensor], final: Sequence[bool]
+) -> list[Tensor]:
+    """See `Flow.step`."""
+    if len({id(state) for state in states}) != len(states):
+        raise ValueError("a stream is given twice in one step")
+    turns = [_turn(*row) for row in zip(states, new_tokens, final, strict=True)]
+    working = [turn for turn in turns if len(turn.tokens)]
+    mels = iter(_compute(flow, working) if working else [])
+    results = [
+        next(mels) if len(turn.tokens) else flow.encoder_proj.weight.new_empty(MEL_BINS, 0) for turn in turns
+    ]
+    for turn, ends in zip(turns, final, strict=True):
+        turn.state.pending_tokens = turn.left
+        turn.state.closed = ends
+    return results
+
+
+def _turn(state: FlowState, new_tokens: Tensor, final: bool) -> _Turn:
+    if state.closed:
+        raise ValueError("the stream has had its final tokens")
+    waiting = torch.cat([state.pending_tokens, new_tokens.cpu().long()])
+    ready = len(waiting)
+    if not final:
+        ready = max(0, ready - LOOKAHEAD_TOKENS) // BLOCK_TOKENS * BLOCK_TOKENS
+    frames = state.frames + FRAMES_PER_TOKEN * ready
+    if frames > NOISE_FRAMES:
+        raise ValueError(f"{frames} mel frames with the prompt, but the flow's noise ends at {NOISE_FRAMES}")
+    left = waiting[ready:]
+    return _Turn(state, waiting[:ready], left[:LOOKAHEAD_TOKENS], left)
+
+
+def _compute(flow: Flow, turns: list[_Turn]) -> list[Tensor]:
+    """Encode and solve every row's tokens, then move the rows on: a [80, frames] each, without the prompt."""
+    states, device = [turn.state for turn in turns], flow.device
+    token_layout = Layout(
+        [len(turn.tokens) for turn in turns],
+        [state.frames // FRAMES_PER_TOKEN for state in states],
+        BLOCK_TOKENS,
+        device,
+    )
+    frame_layout = Layout(
+        [turn.frames for turn in turns], [state.frames for state in states], BLOCK_FRAMES, device
+    )
+    layouts = (token_layout, frame_layout, frame_layout)
+    opened = [_views(layout, [state.rates[i] for state in states]) for i, layout in enumerate(layouts)]
+    (token_views, _), (frame_views, _), (solve_views, _) = opened
+    encoded = flow.encoder.encode(_lookahead_windows(flow, turns), token_views[0], frame_views[0])
+    mu = flow.encoder_proj(encoded)[0]
+    noise = start_noise(device)
+    conditions = (
+        mu,
+        torch.cat([state.speaker.expand(turn.frames, -1) for state, turn in zip(states, turns, strict=True)]),
+        torch.cat([_prompt_mel(turn) for turn in turns]),
+        torch.cat([noise[turn.state.frames :][: turn.frames] for turn in turns]),
+    )
+    mel = flow.solve(*conditions, solve_views)
+    mels = mel.split([turn.frames for turn in turns])
+    spoken = [part[len(turn.state.pending_mel) :].T for part, turn in zip(mels, turns, strict=True)]
+    for layout, (_, new_edges), i in zip(layouts, opened, range(3), strict=True):
+        for row, (state, edges) in enumerate(zip(states, parted_edges(new_edges, len(states)), strict=True)):
+            state.rates[i].edges = edges
+            state.rates[i].history.advance(layout.lengths[row])
+    for turn in turns:
+        turn.state.pending_mel = turn.state.pending_mel[turn.frames :]
+    return spoken
+
+
+def _views(layout: Layout, rates: list[Rate]) -> tuple[list[PackedView], Edges]:
+    """One view for each step of the solve (one for the encoder), and the edges that they will fill."""
+    histories = [rate.history for rate in rates]
+    for history, length in zip(histories, layout.lengths, strict=True):
+        history.reserve(length)
+    edges = joined_edges([rate.edges for rate in rates])
+    new_edges = [torch.empty_like(edge) for edge in edges]
+    steps = histories[0].shape.steps
+    return [PackedView(layout, histories, edges, new_edges, step) for step in range(steps)], new_edges
+
+
+def _lookahead_windows(flow: Flow, turns: list[_Turn]) -> Tensor:
+    """Embed each row's tokens and set the three after it beside each; zeros after the end: [1, N, 4 C]."""
+    given = torch.cat([part for turn in turns for part in (turn.tokens, turn.ahead)]).to(flow.device)
+    embedded = flow.encoder.embed(flow.embed_tokens(given))
+    padded = torch.cat([embedded, embedded.new_zeros(1, embedded.shape[1])])
+    places, begin = [], 0
+    for turn in turns:
+        behind = begin + len(turn.tokens) + len(turn.ahead)
+        for token in range(len(turn.tokens)):
+            seen = range(begin + token, begin + token + LOOKAHEAD_TOKENS + 1)
+            places += [place if place < behind else len(embedded) for place in seen]
+        begin = behind
+    index = torch.tensor(places, device=flow.device)
+    return padded.index_select(0, index).view(1, -1, (LOOKAHEAD_TOKENS + 1) * padded.shape[1])
+
+
+def _prompt_mel(turn: _Turn) -> Tensor:
+    """The prompt's frames among those of this turn, then zeros: [frames, 80]."""
+    given = turn.state.pending_mel[: turn.frames]
+    return torch.nn.functional.pad(given, (0, 0, 0, turn.frames - len(given)))
