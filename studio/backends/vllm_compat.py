@@ -32,7 +32,7 @@ Device = Literal["cpu", "cuda"]
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """How the engine runs. dtype "auto": float32 on the CPU, bfloat16 on CUDA. max_logprobs is for tests."""
+    """How the engine runs. dtype "auto": float32 on the CPU, bfloat16 on CUDA."""
 
     device: Device
     dtype: str = "auto"
@@ -44,7 +44,6 @@ class EngineOptions:
     kv_cache_gib: float = 0.5
     enforce_eager: bool = False
     threads: int = 1
-    max_logprobs: int = 0
 
 
 def installed_version() -> tuple[str, tuple[int, int]] | None:
@@ -87,8 +86,6 @@ def _prepare_cpu(threads: int) -> None:
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
         "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads),
     })  # fmt: skip
-    # Only vLLM's resampling of multimodal audio wants it, and does without; 1.5 s of imports.
-    sys.modules.setdefault("scipy.signal", None)  # type: ignore[arg-type]
     os.register_at_fork(after_in_child=lambda: _set_threads(threads))
 
 
@@ -133,7 +130,7 @@ def engine_arguments(model: Path, options: EngineOptions) -> dict[str, Any]:
         "model": str(model), "skip_tokenizer_init": True, "enable_prefix_caching": True, "seed": 0,
         "max_model_len": options.max_model_len, "max_num_seqs": options.max_num_seqs,
         "max_num_batched_tokens": options.max_num_batched_tokens, "block_size": options.block_size,
-        "max_logprobs": options.max_logprobs, "disable_log_stats": True, "generation_config": "vllm",
+        "max_logprobs": -1, "disable_log_stats": True, "generation_config": "vllm",
         # The processor needs each token before the next draw; overlapping the two would wait for it anyway.
         "async_scheduling": False,
     }  # fmt: skip

@@ -9,10 +9,12 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from studio.backends import vllm_compat
 from studio.backends.serve import Report, Service, run_worker
@@ -20,7 +22,7 @@ from studio.backends.vllm_compat import EngineCounters, EngineOptions
 from studio.errors import CheckpointError, EngineDead, RequestAborted, SpeechLMError, StudioError
 from studio.models.speech_lm.layout import SpeechLmLayout, token_bounds
 from studio.protocols import LmPrompt, LmStats, TokenDelta
-from studio.speech import Sampling
+from studio.speech import Float32, Sampling
 
 if TYPE_CHECKING:
     from vllm import SamplingParams
@@ -72,6 +74,17 @@ class VllmSpeechLM:
         finally:
             await outputs.aclose()
 
+    async def next_log_probs(self, prompt: LmPrompt, spoken: Sequence[int], request_id: str) -> Float32:
+        """The model's own log-probabilities after `spoken`, float32 [S + 3]; nothing masked or reshaped. For parity."""
+        from vllm import SamplingParams
+
+        width = self.layout.head_width
+        ids = self.layout.prompt_ids(prompt.prompt_text_ids, prompt.text_ids, [*prompt.speech_tokens, *spoken])
+        params = SamplingParams(max_tokens=1, logprobs=width, detokenize=False)
+        async for output in self._engine.generate({"prompt_token_ids": ids}, params, request_id):
+            by_id = output.outputs[0].logprobs[0]
+        return np.array([by_id[i].logprob for i in range(width)], np.float32)
+
     async def abort(self, request_id: str) -> None:
         await self._engine.abort(request_id)
 
@@ -83,7 +96,7 @@ class VllmSpeechLM:
 
     async def warm_up(self, batch_sizes: list[int], on_batch: Callable[[int], None] = lambda done: None) -> None:
         """Run a few tokens at each batch size, so that no listener waits for kernels to be built."""
-        prompt = LmPrompt((), (0, 0), ())  # type: ignore[arg-type]
+        prompt = LmPrompt((), (0, 0), np.zeros(0, np.int32))
         for done, size in enumerate(batch_sizes):
             # Prompts differ in length, so that both a prompt's step and mixed steps are run.
             await asyncio.gather(*(self._drain(prompt, f"warm-up {size}.{i}") for i in range(size)))
@@ -120,7 +133,7 @@ def sampling_params(sampling: Sampling, layout: SpeechLmLayout, least: int, most
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
 
-    from studio.models.speech_lm.ras_processor import RasParams
+    from studio.models.speech_lm.ras_batch import RasParams
 
     ras = RasParams(sampling.temperature, sampling.top_p, sampling.top_k, sampling.window)
     return SamplingParams(
@@ -202,12 +215,15 @@ async def setup(values: dict[str, Any], report: Report) -> Service:
     warm_s = time.monotonic()
     stats = await lm.stats()
     facts = {
-        "device": options.device, "threads": options.threads, "speech_codes": lm.layout.speech_codes,
+        "device": options.device, "engine_pids": lm.engine_pids, "threads": options.threads, "speech_codes": lm.layout.speech_codes,
         "kv_cache_blocks": stats.kv_cache_blocks, "block_size_tokens": stats.block_size_tokens,
         "importing_s": round(imported_s - began_s, 2), "weights_s": round(loaded_s - imported_s, 2),
         "warming_s": round(warm_s - loaded_s, 2),
     }
-    handlers = {"generate": lm.generate, "abort": lm.abort, "stats": lm.stats}
+    handlers = {
+        "generate": lm.generate, "abort": lm.abort, "stats": lm.stats,
+        "next_log_probs": lm.next_log_probs,
+    }
     return Service(handlers, lm.close, facts)
 
 

