@@ -94,14 +94,14 @@ def best_span(clip: ReferenceClip) -> tuple[float, float]:
             spans.append((start, ends[-1]))
     # speech without pauses is cut where it must be
     spans += [(at, min(at + longest_s, end)) for start, end in runs if end - start > longest_s
-              for at in np.arange(start, end - longest_s / 2, 0.5)]
+              for at in np.arange(start, end - longest_s / 2, 0.5).tolist()]
 
     def total(span: tuple[float, float]) -> float:
         first, last = (round(s / _FRAME_S) for s in span)
         return float(loudness[min(last, len(loudness) - 1)] - loudness[first])
 
     start, end = max(spans, key=total)
-    return max(0.0, float(start) - _MARGIN_S), min(clip.seconds, float(end) + _MARGIN_S)
+    return max(0.0, start - _MARGIN_S), min(clip.seconds, end + _MARGIN_S)
 
 
 def speech_runs(clip: ReferenceClip) -> list[tuple[float, float]]:

@@ -47,10 +47,10 @@ def encode(wav: bytes, arguments: list[str]) -> bytes:
 
 
 def _run(arguments: list[str], given: bytes | None = None) -> bytes:
-    command = ["ffmpeg", "-nostdin", "-hide_banner", "-loglevel", "error", "-threads", "1", *arguments]
-    source = {"stdin": subprocess.DEVNULL} if given is None else {"input": given}
+    command = ["ffmpeg", "-hide_banner", "-loglevel", "error", "-threads", "1", *arguments]
     try:
-        done = subprocess.run(command, capture_output=True, timeout=TIMEOUT_S, check=False, **source)
+        done = subprocess.run(
+            command, input=given or b"", capture_output=True, timeout=TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired as error:
         raise FfmpegTimeout(f"ffmpeg stopped after {TIMEOUT_S:.0f} s") from error
     if done.returncode != 0:

@@ -51,9 +51,10 @@ def test_decoder_on_the_fixtures_source_equals_the_fixture(case):
     name, model, arrays, expected = case
     sources = {"out_speech": arrays["out_source"], "out_speech_nonoise": arrays["out_source_nonoise"]}
     if "out_speech_cached" in expected:
-        cached = arrays["in_cache_source"]
-        sources["out_speech_cached"] = torch.cat([cached, arrays["out_source_nonoise"][:, cached.shape[1]:]], 1)
-    got = {key: model.decode(arrays["in_mel"], source)[0] for key, source in sources.items() if key in expected}
+        cached, own = arrays["in_cache_source"], arrays["out_source_nonoise"]
+        sources["out_speech_cached"] = torch.cat([cached, own[:, cached.shape[1]:]], 1)
+    got = {key: model.decode(arrays["in_mel"], source)[0]
+           for key, source in sources.items() if key in expected}
     assert got and check(name, got) == []
 
 

@@ -34,8 +34,9 @@ class Snake(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:             # [B, C, n] or [B, C, 1, n]
         alpha = self.alpha.view(-1, *[1] * (x.dim() - 2))
-        sine = torch.sin(alpha * x)
-        return torch.addcmul(x, sine / (alpha + 1e-9), sine)
+        sine = alpha * x
+        sine = sine.sin() if torch.is_grad_enabled() else sine.sin_()
+        return torch.addcmul(x, sine * (1 / (alpha + 1e-9)), sine)
 
 
 class Conv(nn.Conv1d):

@@ -21,8 +21,9 @@ def _resblock_reach(kernel: int, dilations: tuple[int, ...]) -> int:
 class HiftGeometry:
     """Reach of the parts of one vocoder.
 
-    right_ratio: share of the right reach that is waited for. 1 is exact. Less gives sound sooner: the
-    last outputs of a step then see zeros where the future belongs, and stay so.
+    right_ratio: share of the decoder's right reach that is waited for. 1 is exact. Less gives sound
+    sooner: the last outputs of a step then see zeros where the future belongs, and stay so. The pitch
+    always waits for its five frames, since an error in it would shift the phase of all that follows.
     """
 
     config: HiftConfig
@@ -46,7 +47,7 @@ class HiftGeometry:
     # f0 and source spectra
 
     def f0_end(self, mel_end: int) -> int:
-        return mel_end - self._right(self.config.f0_layers)
+        return mel_end - self.config.f0_layers
 
     def f0_start(self, f0_from: int) -> int:
         return max(0, f0_from - self.config.f0_layers)

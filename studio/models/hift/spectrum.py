@@ -59,7 +59,7 @@ class Spectrum(nn.Module):
         blocks = t - self.parts + 1
         pieces = windows.reshape(b, t, self.parts, self.hop_samples)
         power = self.window_power.view(1, 1, self.parts, self.hop_samples) * present[:, :, None, None]
-        total = norm = 0.0
+        total, norm = pieces.new_zeros(()), pieces.new_zeros(())
         for part in range(self.parts):                  # block q lies under part p of window q - p
             first = self.parts - 1 - part
             total = total + pieces[:, first:first + blocks, part]
