@@ -41,9 +41,13 @@ def recording(log_power: Tensor, bin_hz: Tensor, ten_db: float, share: float = 0
     loudest = changed.amax((1, 2), keepdim=True)
     snr = ten_db * _uniform(rows, 1.5, 6.0, log_power)
     slope = ten_db * _uniform(rows, -0.6, 0.6, log_power) * torch.cos(position)
-    flutter = torch.log(-torch.log(torch.rand_like(changed).clamp(1e-6, 1 - 1e-6))) * (ten_db / math.log(10)) * 0.6
+    flutter = (
+        torch.log(-torch.log(torch.rand_like(changed).clamp(1e-6, 1 - 1e-6))) * (ten_db / math.log(10)) * 0.6
+    )
     noise = loudest - snr + slope + flutter
-    noisy = torch.logaddexp(changed * (math.log(10) / ten_db), noise * (math.log(10) / ten_db)) * (ten_db / math.log(10))
+    noisy = torch.logaddexp(changed * (math.log(10) / ten_db), noise * (math.log(10) / ten_db)) * (
+        ten_db / math.log(10)
+    )
     chosen = torch.rand((rows, 1, 1), device=log_power.device) < share
     return torch.where(chosen, noisy, log_power)
 

@@ -9,6 +9,7 @@ import argparse
 import gzip
 import io
 import json
+import math
 import multiprocessing
 import os
 import time
@@ -16,6 +17,7 @@ import zipfile
 import zlib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -90,9 +92,16 @@ def read_index(folder: Path, zips: Iterable[str] | None = None) -> list[tuple[Cl
 
 def _clip(entry: dict) -> Clip:
     return Clip(
-        id=entry["id"], lang=entry["lang"], text=entry["text"], speaker=entry["speaker"],
-        speed=float(entry["speed"]), samples=int(entry["samples"]), ids=tuple(entry["ids"]),
-        durations=tuple(entry["durations"]), phonemes=entry.get("phonemes", ""), pinyin=entry.get("pinyin", ""),
+        id=entry["id"],
+        lang=entry["lang"],
+        text=entry["text"],
+        speaker=entry["speaker"],
+        speed=float(entry["speed"]),
+        samples=int(entry["samples"]),
+        ids=tuple(entry["ids"]),
+        durations=tuple(entry["durations"]),
+        phonemes=entry.get("phonemes", ""),
+        pinyin=entry.get("pinyin", ""),
     )
 
 
@@ -114,12 +123,20 @@ def decode_part(
     lengths = np.array([clip.samples for clip, _ in entries], dtype=np.int64)
     starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     cache.mkdir(parents=True, exist_ok=True)
-    audio = np.lib.format.open_memmap(cache / f"{name}.npy", mode="w+", dtype=np.int16, shape=(int(starts[-1]),))
+    audio = np.lib.format.open_memmap(
+        cache / f"{name}.npy", mode="w+", dtype=np.int16, shape=(int(starts[-1]),)
+    )
     audio.flush()
     workers = workers or os.cpu_count() or 1
     pieces = np.array_split(np.arange(len(entries)), max(1, min(len(entries), workers * 4)))
-    jobs = [(folder, cache / f"{name}.npy", [(entries[i][0].id, entries[i][1], int(starts[i]), int(lengths[i]))
-                                             for i in piece]) for piece in pieces]
+    jobs = [
+        (
+            folder,
+            cache / f"{name}.npy",
+            [(entries[i][0].id, entries[i][1], int(starts[i]), int(lengths[i])) for i in piece],
+        )
+        for piece in pieces
+    ]
     if workers == 1:
         for job in jobs:
             _decode_clips(job)
@@ -145,7 +162,9 @@ def _decode_clips(job: tuple[Path, Path, list[tuple[str, str, int, int]]]) -> No
         payload = archives[archive_name].read(clip_id + ".opus")
         samples, rate_hz = soundfile.read(io.BytesIO(payload), dtype="int16")
         if rate_hz != SAMPLE_RATE_HZ or len(samples) != length:
-            raise ValueError(f"clip {clip_id} decodes to {len(samples)} samples at {rate_hz} Hz, expected {length}")
+            raise ValueError(
+                f"clip {clip_id} decodes to {len(samples)} samples at {rate_hz} Hz, expected {length}"
+            )
         audio[start : start + length] = samples
     audio.flush()
 
@@ -162,6 +181,12 @@ def load_part(cache: Path, name: str) -> CorpusPart:
 def part_names(cache: Path) -> list[str]:
     """Names of the complete parts, oldest name first."""
     return sorted(path.name.removesuffix(".json.gz") for path in cache.glob("*.json.gz"))
+
+
+def wait_for_part(cache: Path, every_s: float = 0.5) -> None:
+    """Return once a first part is complete: trainers load and warm up while the clips are still being decoded."""
+    while not part_names(cache):
+        time.sleep(every_s)
 
 
 def phoneme_frames(clip: Clip) -> NDArray[np.int64]:
@@ -182,12 +207,18 @@ def phoneme_frames(clip: Clip) -> NDArray[np.int64]:
     return np.repeat(np.array(classes, dtype=np.int64), clip.durations)
 
 
-def phoneme_labels(clip: Clip, rate_hz: int = 50) -> NDArray[np.int64]:
-    """Class at the centre of each frame of a coarser or finer grid; length = tokens x rate / 25."""
+def resampled_samples(clip: Clip, ratio: float) -> int:
+    """Length of the clip when played `ratio` times faster (pitch and formants up together)."""
+    return math.ceil(clip.samples / Fraction(str(ratio)))
+
+
+def phoneme_labels(clip: Clip, rate_hz: int = 50, ratio: float = 1.0) -> NDArray[np.int64]:
+    """Class at the centre of each frame of a grid of whole tokens; length = tokens x rate / 25. ratio: playing speed."""
     frame_samples = SAMPLE_RATE_HZ // rate_hz
     frames = phoneme_frames(clip)
-    centres = (np.arange(clip.tokens * SAMPLES_PER_TOKEN // frame_samples) * frame_samples + frame_samples // 2)
-    return frames[np.minimum(centres // DURATION_FRAME_SAMPLES, len(frames) - 1)]
+    count = resampled_samples(clip, ratio) // SAMPLES_PER_TOKEN * SAMPLES_PER_TOKEN // frame_samples
+    centres = (np.arange(count) + 0.5) * frame_samples * ratio
+    return frames[np.minimum((centres / DURATION_FRAME_SAMPLES).astype(np.int64), len(frames) - 1)]
 
 
 def main() -> None:
@@ -203,8 +234,16 @@ def main() -> None:
     began_s = time.monotonic()
     part = decode_part(args.folder, args.cache, args.name, args.zips, args.workers, args.limit)
     audio_s = len(part.audio) / SAMPLE_RATE_HZ
-    print(json.dumps({"part": part.name, "clips": len(part.clips), "audio_s": round(audio_s),
-                      "wall_s": round(time.monotonic() - began_s, 1)}))
+    print(
+        json.dumps(
+            {
+                "part": part.name,
+                "clips": len(part.clips),
+                "audio_s": round(audio_s),
+                "wall_s": round(time.monotonic() - began_s, 1),
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ token t. Buffers never move, so a crop can be part of a captured CUDA graph whil
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,13 @@ import torch
 from torch import Tensor
 
 from studio.training import signal
-from studio.training.corpus import SAMPLE_RATE_HZ, SAMPLES_PER_TOKEN, CorpusPart, phoneme_labels
+from studio.training.corpus import (
+    SAMPLE_RATE_HZ,
+    SAMPLES_PER_TOKEN,
+    CorpusPart,
+    phoneme_labels,
+    resampled_samples,
+)
 from studio.training.pitch import track_f0
 
 BATCH_AUDIO_S = 2000.0
@@ -74,6 +80,33 @@ FIELDS: dict[str, Field] = {
 }
 
 
+@torch.no_grad()
+def resampled_batches(
+    part: CorpusPart, ratio: float, device: str
+) -> Iterator[tuple[np.ndarray, Tensor, Tensor]]:
+    """Clips of a part, shortest first, as (clip numbers, float rows [B, n] zero beyond their lengths, lengths [B])."""
+    audio = torch.from_numpy(np.array(part.audio)).to(device)
+    samples = np.array([clip.samples for clip in part.clips])
+    order = np.argsort(samples, kind="stable")
+    at = 0
+    while at < len(order):
+        padded = samples[order[at:]] * np.arange(1, len(order) - at + 1)
+        size = max(1, int((padded <= BATCH_AUDIO_S * SAMPLE_RATE_HZ).sum()))
+        rows = order[at : at + size]
+        at += size
+        lengths = torch.from_numpy(samples[rows]).to(device)
+        position = torch.arange(int(samples[rows[-1]]), device=device)[None]
+        index = torch.from_numpy(np.array(part.starts)[rows]).to(device)[:, None] + position
+        inside = position < lengths[:, None]
+        x24 = torch.where(inside, audio[index.clamp(max=len(audio) - 1)].float() / 32768, 0.0)
+        if ratio != 1.0:
+            played_hz = round(SAMPLE_RATE_HZ * ratio)
+            x24 = signal.resample(x24, played_hz, SAMPLE_RATE_HZ)
+            lengths = signal.resampled_length(lengths, played_hz, SAMPLE_RATE_HZ)
+            x24 = x24.masked_fill(torch.arange(x24.shape[1], device=device)[None] >= lengths[:, None], 0.0)
+        yield rows, x24, lengths
+
+
 class FrameStore:
     """Fields of up to `capacity_tokens` tokens and `capacity_clips` clips; grows by parts, never moves.
 
@@ -82,7 +115,12 @@ class FrameStore:
     """
 
     def __init__(
-        self, fields: dict[str, Field], speakers: Sequence[str], device: str, capacity_tokens: int, capacity_clips: int
+        self,
+        fields: dict[str, Field],
+        speakers: Sequence[str],
+        device: str,
+        capacity_tokens: int,
+        capacity_clips: int,
     ) -> None:
         self.fields, self.device = fields, device
         self.speaker_number = {name: i for i, name in enumerate(speakers)}
@@ -101,50 +139,58 @@ class FrameStore:
         self.parts: list[str] = []
         self.used_tokens = 0
 
-    def add(self, part: CorpusPart, exclude_speakers: frozenset[str] = frozenset()) -> None:
-        """Upload a part and compute its fields. Clips of `exclude_speakers` count as validation."""
+    def fits(self, part: CorpusPart, ratio: float = 1.0) -> bool:
+        tokens = sum(resampled_samples(clip, ratio) // SAMPLES_PER_TOKEN for clip in part.clips)
+        return (
+            self.used_tokens + tokens <= self.capacity_tokens
+            and len(self.clip_ids) + len(part.clips) <= self.capacity_clips
+        )
+
+    def add(
+        self,
+        part: CorpusPart,
+        exclude_speakers: frozenset[str] = frozenset(),
+        ratio: float = 1.0,
+        voice_shift: int = 0,
+    ) -> None:
+        """Upload a part and compute its fields. Clips of `exclude_speakers` count as validation.
+
+        ratio: playing speed, another voice for another ratio: speaker numbers are moved by `voice_shift`. What is played
+        at another speed than its own is for training only.
+        """
         first_clip = len(self.clip_ids)
-        tokens = np.array([clip.tokens for clip in part.clips], dtype=np.int64)
+        samples = np.array([resampled_samples(clip, ratio) for clip in part.clips], dtype=np.int64)
+        tokens = samples // SAMPLES_PER_TOKEN
         first = self.used_tokens + np.concatenate([[0], np.cumsum(tokens)])
         last_clip = first_clip + len(part.clips)
         if first[-1] > self.capacity_tokens or last_clip > self.capacity_clips:
             raise ValueError(f"part {part.name} does not fit: {first[-1]} tokens, {last_clip} clips")
         place = slice(first_clip, last_clip)
         held_out = np.array([clip.validation or clip.speaker in exclude_speakers for clip in part.clips])
-        speakers = np.array([self.speaker_number[clip.speaker] for clip in part.clips])
-        for target, values in ((self.first_token, first[:-1]), (self.tokens, tokens), (self.speaker, speakers)):
+        speakers = np.array([self.speaker_number.get(clip.speaker, 0) for clip in part.clips]) + voice_shift
+        for target, values in (
+            (self.first_token, first[:-1]),
+            (self.tokens, tokens),
+            (self.speaker, speakers),
+        ):
             target[place] = torch.from_numpy(values).to(self.device)
         if "phoneme" in self.data:
-            labels = np.concatenate([phoneme_labels(clip) for clip in part.clips]).astype(np.int16)
-            self.data["phoneme"][2 * self.used_tokens : 2 * int(first[-1]), 0] = torch.from_numpy(labels).to(self.device)
-        self._compute(part, torch.from_numpy(first[:-1].copy()))
+            labels = np.concatenate([phoneme_labels(clip, 50, ratio) for clip in part.clips]).astype(np.int16)
+            self.data["phoneme"][2 * self.used_tokens : 2 * int(first[-1]), 0] = torch.from_numpy(labels).to(
+                self.device
+            )
+        with signal.exact_float32():
+            for rows, x24, lengths in resampled_batches(part, ratio, self.device):
+                self._write(x24, lengths, torch.from_numpy(first[rows]).to(self.device))
         self.draw_weight[place] = np.where(held_out, 0.0, tokens)
         self.draw_edges.copy_(torch.from_numpy(np.cumsum(self.draw_weight)).to(self.device))
-        self.validation += [first_clip + int(i) for i in np.nonzero(held_out)[0]]
-        self.clip_ids += [f"{part.name}/{clip.id}" for clip in part.clips]
-        self.parts.append(part.name)
+        if ratio == 1.0:
+            self.validation += [first_clip + int(i) for i in np.nonzero(held_out)[0]]
+        self.clip_ids += [clip.id for clip in part.clips]
+        self.parts.append(part.name if ratio == 1.0 else f"{part.name}@{ratio}")
         self.used_tokens = int(first[-1])
 
     @torch.no_grad()
-    def _compute(self, part: CorpusPart, first: Tensor) -> None:
-        audio = torch.from_numpy(np.array(part.audio)).to(self.device)
-        samples = torch.tensor([clip.samples for clip in part.clips])
-        starts = torch.from_numpy(np.array(part.starts))
-        order = torch.argsort(samples)
-        at = 0
-        while at < len(order):
-            longest_fit = order[at:]
-            size = int((samples[longest_fit] * torch.arange(1, len(longest_fit) + 1)
-                        <= BATCH_AUDIO_S * SAMPLE_RATE_HZ).sum().clamp(min=1))
-            rows = order[at : at + size]
-            at += size
-            lengths = samples[rows].to(self.device)
-            position = torch.arange(int(samples[rows].max()), device=self.device)[None]
-            index = starts[rows].to(self.device)[:, None] + position
-            inside = position < lengths[:, None]
-            x24 = torch.where(inside, audio[index.clamp(max=len(audio) - 1)].float() / 32768, 0.0)
-            self._write(x24, lengths, first[rows].to(self.device))
-
     def _write(self, x24: Tensor, lengths: Tensor, first: Tensor) -> None:
         tokens = lengths // SAMPLES_PER_TOKEN
         for name, field in self.fields.items():
@@ -166,7 +212,9 @@ class FrameStore:
         A clip is drawn in proportion to its length; one shorter than the crop starts at its beginning. Device work only.
         """
         u = torch.rand(rows, device=self.device, dtype=torch.float64)
-        clip = torch.searchsorted(self.draw_edges, u * self.draw_edges[-1], right=True).clamp(max=self.capacity_clips - 1)
+        clip = torch.searchsorted(self.draw_edges, u * self.draw_edges[-1], right=True).clamp(
+            max=self.capacity_clips - 1
+        )
         spare = (self.tokens[clip] - crop_tokens).clamp(min=0)
         offset = (torch.rand(rows, device=self.device) * (spare + 1)).long().clamp(max=spare)
         inside = offset[:, None] + torch.arange(crop_tokens, device=self.device) < self.tokens[clip][:, None]

@@ -39,14 +39,17 @@ def _candidates(frames: Tensor, clip_peak: Tensor) -> tuple[Tensor, Tensor]:
     shift = (0.5 * (left - right) / curvature).clamp(-0.5, 0.5)
     height = (middle - 0.25 * (left - right) * shift).clamp(max=1.0)
     hz = RATE_HZ / (lags + shift)
-    strength = torch.where(is_peak, height - OCTAVE_COST * torch.log2(F0_MIN_HZ / hz),
-                           torch.full_like(hz, -9.0))
+    strength = torch.where(
+        is_peak, height - OCTAVE_COST * torch.log2(F0_MIN_HZ / hz), torch.full_like(hz, -9.0)
+    )
     best, index = strength.topk(CANDIDATES, dim=1)
     relative = local_peak / clip_peak.clamp(min=1e-6)
     quiet = (2.0 - relative / (SILENCE_THRESHOLD / (1 + VOICING_THRESHOLD))).clamp(min=0.0)
     unvoiced = VOICING_THRESHOLD + quiet
-    return (torch.cat([hz.gather(1, index), torch.zeros_like(unvoiced)[:, None]], 1),
-            torch.cat([best, unvoiced[:, None]], 1))
+    return (
+        torch.cat([hz.gather(1, index), torch.zeros_like(unvoiced)[:, None]], 1),
+        torch.cat([best, unvoiced[:, None]], 1),
+    )
 
 
 def _best_path(hz: Tensor, strength: Tensor, lengths: Tensor) -> Tensor:
@@ -60,7 +63,9 @@ def _best_path(hz: Tensor, strength: Tensor, lengths: Tensor) -> Tensor:
         both = voiced[:, t - 1, :, None] & voiced[:, t, None, :]
         change = voiced[:, t - 1, :, None] ^ voiced[:, t, None, :]
         jump = (log_hz[:, t - 1, :, None] - log_hz[:, t, None, :]).abs()
-        cost = 0.5 * (OCTAVE_JUMP_COST * jump * both + VOICING_COST * change)  # a hop is 20 ms, the costs are for 10 ms
+        cost = 0.5 * (
+            OCTAVE_JUMP_COST * jump * both + VOICING_COST * change
+        )  # a hop is 20 ms, the costs are for 10 ms
         score, back[:, t] = (total[:, :, None] - cost).max(1)
         total = torch.where((t < lengths)[:, None], score + strength[:, t], total)
     choice = total.argmax(1)
@@ -82,8 +87,10 @@ def track_f0(x24: Tensor, lengths: Tensor) -> Tensor:
     windows = padded.unfold(1, WINDOW_SAMPLES, HOP_SAMPLES)[:, :frames]  # [B, T, 1200]
     peak = x24.abs().amax(1)[:, None].expand(-1, frames)
     flat_windows, flat_peak = windows.reshape(-1, WINDOW_SAMPLES), peak.reshape(-1)
-    pieces = [_candidates(flat_windows[i : i + FRAMES_AT_ONCE], flat_peak[i : i + FRAMES_AT_ONCE])
-              for i in range(0, len(flat_windows), FRAMES_AT_ONCE)]
+    pieces = [
+        _candidates(flat_windows[i : i + FRAMES_AT_ONCE], flat_peak[i : i + FRAMES_AT_ONCE])
+        for i in range(0, len(flat_windows), FRAMES_AT_ONCE)
+    ]
     hz = torch.cat([piece[0] for piece in pieces]).view(len(x24), frames, -1)
     strength = torch.cat([piece[1] for piece in pieces]).view(len(x24), frames, -1)
     return _best_path(hz, strength, lengths // HOP_SAMPLES)

@@ -21,9 +21,17 @@ from torch.nn import functional as F
 
 from studio.models.prompt.speaker_encoder import SpeakerEncoder, SpeakerEncoderSize
 from studio.training import augment
-from studio.training.corpus import load_part, part_names, speaker_names
-from studio.training.frame_store import FIELDS, Field, FrameStore, fbank_at
-from studio.training.stepping import GraphedStep, Meter, Optimizer, RunLog, WallSchedule, save_weights
+from studio.training.corpus import load_part, part_names, speaker_names, wait_for_part
+from studio.training.frame_store import Field, FrameStore, fbank_at
+from studio.training.stepping import (
+    GraphedStep,
+    Meter,
+    Optimizer,
+    RunLog,
+    WallSchedule,
+    run_began_s,
+    save_weights,
+)
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +71,9 @@ class SpeakerTraining(nn.Module):
     def loss(self, embedding: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
         """Margin loss and the share of crops nearest to their own centre."""
         cosine = F.linear(F.normalize(embedding.float()), F.normalize(self.centres.float()))
-        own = F.one_hot(label, len(self.centres)).bool()
+        own = (
+            torch.arange(len(self.centres), device=label.device) == label[:, None]
+        )  # one_hot would read the device
         angle = cosine.clamp(-1 + 1e-6, 1 - 1e-6).acos()
         pushed = torch.where(own, (angle + self.margin).clamp(max=math.pi).cos(), cosine)
         return F.cross_entropy(SCALE * pushed, label), (cosine.argmax(1) == label).float().mean()
@@ -85,7 +95,9 @@ def draw_batch(store: FrameStore, rows: int, crop_tokens: int) -> tuple[Tensor, 
     return torch.cat(crops), torch.cat(labels)
 
 
-def make_step(model: SpeakerTraining, store: FrameStore, optimizer: Optimizer, rows: int, crop_tokens: int) -> GraphedStep:
+def make_step(
+    model: SpeakerTraining, store: FrameStore, optimizer: Optimizer, rows: int, crop_tokens: int
+) -> GraphedStep:
     device_type = torch.device(store.device).type
 
     def step() -> dict[str, Tensor]:
@@ -117,12 +129,17 @@ def pair_figures(embeddings: np.ndarray, speakers: np.ndarray, prefix: str) -> d
     values = similarity[upper]
     if not same.any() or same.all():
         return {}
-    return {f"{prefix}_eer": equal_error_rate(values[same], values[~same]),
-            f"{prefix}_within": float(values[same].mean()), f"{prefix}_between": float(values[~same].mean())}
+    return {
+        f"{prefix}_eer": equal_error_rate(values[same], values[~same]),
+        f"{prefix}_within": float(values[same].mean()),
+        f"{prefix}_between": float(values[~same].mean()),
+    }
 
 
 @torch.no_grad()
-def validate(model: SpeakerTraining, store: FrameStore, unseen: frozenset[int], most: int = 600) -> dict[str, float]:
+def validate(
+    model: SpeakerTraining, store: FrameStore, unseen: frozenset[int], most: int = 600
+) -> dict[str, float]:
     """Error rates over whole clean clips: of unseen speakers, and of seen speakers' validation clips; ratio 1."""
     model.eval()
     clips, embeddings = [], []
@@ -136,14 +153,16 @@ def validate(model: SpeakerTraining, store: FrameStore, unseen: frozenset[int], 
     vectors = torch.stack(embeddings).cpu().numpy()
     speakers = store.speaker[torch.tensor(clips, device=store.device)].cpu().numpy()
     new = np.isin(speakers, sorted(unseen))
-    return pair_figures(vectors[new], speakers[new], "unseen") | pair_figures(vectors[~new], speakers[~new], "seen")
+    return pair_figures(vectors[new], speakers[new], "unseen") | pair_figures(
+        vectors[~new], speakers[~new], "seen"
+    )
 
 
 def train(args: argparse.Namespace) -> None:
     torch.manual_seed(args.seed)
     torch.set_float32_matmul_precision("high")
     torch.backends.cudnn.benchmark = True
-    began_s = time.monotonic()
+    began_s = run_began_s()
     speakers = speaker_names(args.speakers)
     held_out = held_out_speakers(speakers)
     unseen = frozenset(i for i, name in enumerate(speakers) if name in held_out)
@@ -152,12 +171,15 @@ def train(args: argparse.Namespace) -> None:
 
     def grow() -> None:
         for name in part_names(args.cache):
-            if name not in store.parts:
-                store.add(load_part(args.cache, name), held_out)
+            if name not in store.parts and store.fits(part := load_part(args.cache, name)):
+                store.add(part, held_out)
                 run.write(part=name, tokens=store.used_tokens)
 
+    wait_for_part(args.cache)
     grow()
-    model = SpeakerTraining(SpeakerEncoderSize(channels=args.channels), len(speakers) * len(RATIOS)).to(args.device)
+    model = SpeakerTraining(SpeakerEncoderSize(channels=args.channels), len(speakers) * len(RATIOS)).to(
+        args.device
+    )
     schedule = WallSchedule(began_s, args.minutes * 60, args.rate)
     optimizer = Optimizer(model, args.rate, betas=(0.9, 0.999), decay=0.01, clip=5.0)
     step = make_step(model, store, optimizer, args.rows, args.crop_tokens)
@@ -175,12 +197,17 @@ def train(args: argparse.Namespace) -> None:
             grow()
             report_s = time.monotonic()
         if now_s - saved_s > CHECKPOINT_EVERY_S:
-            save_weights(args.out / f"{args.name}.pt", model.encoder.state_dict(), {"channels": args.channels})
+            save_weights(
+                args.out / f"{args.name}.pt", model.encoder.state_dict(), {"channels": args.channels}
+            )
             saved_s = time.monotonic()
     figures = validate(model, store, unseen, most=1500)
     run.write(step=steps, done=True, **meter.take(), **figures)
-    save_weights(args.out / f"{args.name}.pt", model.encoder.state_dict(),
-                 {"channels": args.channels, "figures": figures, "steps": steps})
+    save_weights(
+        args.out / f"{args.name}.pt",
+        model.encoder.state_dict(),
+        {"channels": args.channels, "figures": figures, "steps": steps},
+    )
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:

@@ -25,10 +25,19 @@ from studio.models.prompt.speech_tokenizer import (
     window_mask,
 )
 from studio.training import augment
-from studio.training.corpus import PHONEME_CLASSES, load_part, part_names, speaker_names
+from studio.training.corpus import PHONEME_CLASSES, load_part, part_names, speaker_names, wait_for_part
 from studio.training.frame_store import FIELDS, FrameStore
 from studio.training.signal import whisper_scale
-from studio.training.stepping import GraphedStep, Meter, Optimizer, RunLog, WallSchedule, load_weights, save_weights
+from studio.training.stepping import (
+    GraphedStep,
+    Meter,
+    Optimizer,
+    RunLog,
+    WallSchedule,
+    load_weights,
+    run_began_s,
+    save_weights,
+)
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +45,8 @@ LABELS_PER_TOKEN = 2
 WEIGHTS = {"phoneme": 1.0, "local": 0.2, "prosody": 0.3, "mel": 0.3, "speaker": 0.05, "balance": 0.5}
 MEL_MEAN, MEL_SPREAD = -6.0, 2.5
 """About the corpus' own mel statistics; only to bring the loss near 1."""
+RATIOS = (1.0, 0.9, 1.1)
+"""Playing speeds: each makes other voices of the same corpus, so that tokens of unheard people stay phonetic."""
 LEVEL_RMS = 0.65
 """Of the unrounded code values when all three levels are about equally used."""
 CHECKPOINT_EVERY_S = 120.0
@@ -56,7 +67,9 @@ class ReverseGradient(torch.autograd.Function):
 class TokenReader(nn.Module):
     """What a token must tell, read back from rounded codes [B, N, code_dims]; dropped after training."""
 
-    def __init__(self, size: SpeechTokenizerSize, speakers: int, dropout: float = 0.1, context_tokens: int = 8) -> None:
+    def __init__(
+        self, size: SpeechTokenizerSize, speakers: int, dropout: float = 0.1, context_tokens: int = 8
+    ) -> None:
         super().__init__()
         self.size, self.context_tokens = size, context_tokens
         self.enter = nn.Linear(size.code_dims, size.dim)
@@ -64,7 +77,9 @@ class TokenReader(nn.Module):
         self.norm = nn.LayerNorm(size.dim)
         self.phoneme = nn.Linear(size.dim, LABELS_PER_TOKEN * PHONEME_CLASSES)
         self.prosody = nn.Linear(size.dim, LABELS_PER_TOKEN * 3)  # relative log F0, voiced, relative energy
-        self.local = nn.Sequential(nn.Linear(size.code_dims, 256), nn.GELU(), nn.Linear(256, LABELS_PER_TOKEN * PHONEME_CLASSES))
+        self.local = nn.Sequential(
+            nn.Linear(size.code_dims, 256), nn.GELU(), nn.Linear(256, LABELS_PER_TOKEN * PHONEME_CLASSES)
+        )
         self.voice = nn.Embedding(speakers, size.dim)
         self.mel_block = LocalBlock(size.dim, size.head_dim, 5, dropout)
         self.mel = nn.Linear(size.dim, LABELS_PER_TOKEN * 80)
@@ -88,8 +103,10 @@ class TokenReader(nn.Module):
         spread = ((spied.square().sum(1) / count - mean.square()).clamp(min=0) + 1e-4).sqrt()
         at_50_hz = lambda y: y.unflatten(-1, (LABELS_PER_TOKEN, -1)).flatten(1, 2)  # noqa: E731
         return {
-            "phoneme": at_50_hz(self.phoneme(x)), "prosody": at_50_hz(self.prosody(x)),
-            "local": at_50_hz(self.local(code)), "mel": at_50_hz(self.mel(voiced)),
+            "phoneme": at_50_hz(self.phoneme(x)),
+            "prosody": at_50_hz(self.prosody(x)),
+            "local": at_50_hz(self.local(code)),
+            "mel": at_50_hz(self.mel(voiced)),
             "speaker": self.spy_out(torch.cat([mean, spread], -1)),
         }
 
@@ -147,7 +164,8 @@ def losses(heads: dict[str, Tensor], batch: dict[str, Tensor]) -> dict[str, Tens
     return {
         "phoneme": F.cross_entropy(heads["phoneme"].float().flatten(0, 1), labels.flatten()),
         "local": F.cross_entropy(heads["local"].float().flatten(0, 1), labels.flatten()),
-        "prosody": f0_error.sum() / voiced.sum().clamp(min=1) + (0.5 * voicing.sum() + energy_error.sum()) / count,
+        "prosody": f0_error.sum() / voiced.sum().clamp(min=1)
+        + (0.5 * voicing.sum() + energy_error.sum()) / count,
         "mel": mel_error.sum() / count,
         "speaker": F.cross_entropy(heads["speaker"].float(), batch["speaker"]),
         "balance": level_balance(heads["soft"], batch["inside"]),
@@ -193,14 +211,18 @@ def make_step(
 
 
 @torch.no_grad()
-def validate(model: TokenizerTraining, store: FrameStore, rows: int = 256, crop_tokens: int = 128) -> dict[str, float]:
+def validate(
+    model: TokenizerTraining, store: FrameStore, rows: int = 256, crop_tokens: int = 128
+) -> dict[str, float]:
     """Figures on whole validation clips (cut at the crop): accuracy, code use, steadiness under disturbance."""
     model.eval()
     clips = torch.tensor(store.validation[:rows], device=store.device)
     inside = torch.arange(crop_tokens, device=store.device) < store.tokens[clips][:, None]
     batch = read_batch(store, clips, store.first_token[clips], inside)
     clean, heads = model(model.features(batch["whisper"], inside, disturbed=False), batch["speaker"], inside)
-    noisy, noisy_heads = model(model.features(batch["whisper"], inside, disturbed=True), batch["speaker"], inside)
+    noisy, noisy_heads = model(
+        model.features(batch["whisper"], inside, disturbed=True), batch["speaker"], inside
+    )
     wide = inside.repeat_interleave(2, 1)
     share = torch.bincount(model.tokenizer.ids(clean)[inside], minlength=model.tokenizer.size.codes).float()
     share = share / share.sum()
@@ -208,14 +230,23 @@ def validate(model: TokenizerTraining, store: FrameStore, rows: int = 256, crop_
     relative_f0, voiced, _ = prosody_targets(batch["f0"], batch["mel"], inside)
     correct = lambda h, name: float((h[name].argmax(-1) == batch["phoneme"])[wide].float().mean())  # noqa: E731
     terms = losses(heads, batch)
+    labels = batch["phoneme"]
+    interior = wide.clone()  # frames in the middle of a phoneme: no quarrel about where it begins
+    interior[:, 1:] &= labels[:, 1:] == labels[:, :-1]
+    interior[:, :-1] &= labels[:, 1:] == labels[:, :-1]
     pairs = inside[:, 1:] & inside[:, :-1]
     figures = {
-        "phoneme_accuracy": correct(heads, "phoneme"), "local_accuracy": correct(heads, "local"),
+        "phoneme_accuracy": correct(heads, "phoneme"),
+        "local_accuracy": correct(heads, "local"),
+        "interior_accuracy": float((heads["phoneme"].argmax(-1) == labels)[interior].float().mean()),
         "noisy_accuracy": correct(noisy_heads, "phoneme"),
-        "codes_used": int((share > 0).sum()), "code_perplexity": float(torch.exp(-(share * (share + 1e-9).log()).sum())),
+        "codes_used": int((share > 0).sum()),
+        "code_perplexity": float(torch.exp(-(share * (share + 1e-9).log()).sum())),
         "same_under_noise": float((ids == noisy_ids)[inside].float().mean()),
         "repeats": float((ids[:, 1:] == ids[:, :-1])[pairs].float().mean()),
-        "f0_error_octaves": float(((heads["prosody"][..., 0] - relative_f0).abs() / 4)[voiced].mean() / math.log(2)),
+        "f0_error_octaves": float(
+            ((heads["prosody"][..., 0] - relative_f0).abs() / 4)[voiced].mean() / math.log(2)
+        ),
         "speaker_accuracy": float((heads["speaker"].argmax(-1) == batch["speaker"]).float().mean()),
         **{f"val_{name}": float(value) for name, value in terms.items()},
     }
@@ -223,11 +254,14 @@ def validate(model: TokenizerTraining, store: FrameStore, rows: int = 256, crop_
     return figures
 
 
-def grow(store: FrameStore, cache: Path) -> list[str]:
-    """Add the parts that have been decoded since; gives their names."""
+def grow(store: FrameStore, cache: Path, voices: int) -> list[str]:
+    """Add the parts that have been decoded since, at every playing speed; gives their names."""
     fresh = [name for name in part_names(cache) if name not in store.parts]
     for name in fresh:
-        store.add(load_part(cache, name))
+        part = load_part(cache, name)
+        for number, ratio in enumerate(RATIOS):
+            if store.fits(part, ratio):
+                store.add(part, ratio=ratio, voice_shift=number * voices)
     return fresh
 
 
@@ -235,14 +269,15 @@ def train(args: argparse.Namespace) -> None:
     torch.manual_seed(args.seed)
     torch.set_float32_matmul_precision("high")
     torch.backends.cudnn.benchmark = True  # shapes never change
-    began_s = time.monotonic()
+    began_s = run_began_s()
     speakers = speaker_names(args.speakers)
     fields = {name: FIELDS[name] for name in ("whisper", "mel", "f0", "phoneme")}
     store = FrameStore(fields, speakers, args.device, args.capacity_tokens, args.capacity_clips)
     run = RunLog(args.out, args.name)
-    run.write(parts=grow(store, args.cache), tokens=store.used_tokens)
+    wait_for_part(args.cache)
+    run.write(parts=grow(store, args.cache, len(speakers)), tokens=store.used_tokens)
     size = SpeechTokenizerSize(dim=args.dim, blocks=args.blocks, code_dims=args.code_dims)
-    model = TokenizerTraining(size, len(speakers)).to(args.device)
+    model = TokenizerTraining(size, len(speakers) * len(RATIOS)).to(args.device)
     if args.resume:
         model.tokenizer.load_state_dict(load_weights(args.resume)[0])
     schedule = WallSchedule(began_s, args.minutes * 60, args.rate)
@@ -259,7 +294,7 @@ def train(args: argparse.Namespace) -> None:
         now_s = time.monotonic()
         if now_s - report_s > args.report_s:
             run.write(step=steps, rate=schedule.rate(), **meter.take(), **validate(model, store))
-            fresh = grow(store, args.cache)
+            fresh = grow(store, args.cache, len(speakers))
             if fresh:
                 run.write(parts=fresh, tokens=store.used_tokens)
             report_s = time.monotonic()
@@ -268,7 +303,11 @@ def train(args: argparse.Namespace) -> None:
             saved_s = time.monotonic()
     figures = validate(model, store)
     run.write(step=steps, done=True, **meter.take(), **figures)
-    save_weights(args.out / f"{args.name}.pt", model.tokenizer.state_dict(), meta | {"figures": figures, "steps": steps})
+    save_weights(
+        args.out / f"{args.name}.pt",
+        model.tokenizer.state_dict(),
+        meta | {"figures": figures, "steps": steps},
+    )
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -285,8 +324,8 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--dim", type=int, default=192)
     parser.add_argument("--blocks", type=int, default=6)
     parser.add_argument("--code-dims", type=int, default=6)
-    parser.add_argument("--capacity-tokens", type=int, default=1_750_000)
-    parser.add_argument("--capacity-clips", type=int, default=26_000)
+    parser.add_argument("--capacity-tokens", type=int, default=5_200_000)
+    parser.add_argument("--capacity-clips", type=int, default=78_000)
     parser.add_argument("--max-steps", type=int, default=1_000_000)
     parser.add_argument("--report-s", type=float, default=20.0)
     parser.add_argument("--seed", type=int, default=1)

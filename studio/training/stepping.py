@@ -18,6 +18,7 @@ from torch import Tensor, nn
 log = logging.getLogger(__name__)
 
 GRAPH_WARMUP_STEPS = 5
+_STARTED_S = time.monotonic()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,9 @@ class RunLog:
 
     def write(self, **values: object) -> None:
         line = {"t": round(time.monotonic() - self.began_s, 1)}
-        line |= {key: float(f"{value:.5g}") if isinstance(value, float) else value for key, value in values.items()}
+        line |= {
+            key: float(f"{value:.5g}") if isinstance(value, float) else value for key, value in values.items()
+        }
         with self.path.open("a", encoding="utf8") as out:
             out.write(json.dumps(line) + "\n")
 
@@ -67,7 +70,10 @@ class RunLog:
 def save_weights(path: Path, state: dict[str, Tensor], meta: dict[str, object] | None = None) -> None:
     """Write fp16 weights (integers kept) and a description, renamed into place so that a reader sees all or nothing."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    half = {key: (value.half() if value.is_floating_point() else value).detach().cpu().clone() for key, value in state.items()}
+    half = {
+        key: (value.half() if value.is_floating_point() else value).detach().cpu().clone()
+        for key, value in state.items()
+    }
     partial = path.with_suffix(".partial")
     torch.save({"weights": half, "meta": meta or {}}, partial)
     partial.rename(path)
@@ -81,8 +87,14 @@ def load_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, object]]:
 class Optimizer:
     """AdamW with a clipped gradient whose learning rate is a tensor, so that a captured step can be steered."""
 
-    def __init__(self, model: nn.Module, peak: float, betas: tuple[float, float] = (0.9, 0.98), decay: float = 0.02,
-                 clip: float = 1.0) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        peak: float,
+        betas: tuple[float, float] = (0.9, 0.98),
+        decay: float = 0.02,
+        clip: float = 1.0,
+    ) -> None:
         parameters = [p for p in model.parameters() if p.requires_grad]
         self.parameters, self.clip = parameters, clip
         self.rate = torch.tensor(peak, device=parameters[0].device)
@@ -90,8 +102,13 @@ class Optimizer:
             {"params": [p for p in parameters if p.ndim > 1], "weight_decay": decay},
             {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
         ]
-        self.adam = torch.optim.AdamW([g for g in groups if g["params"]], lr=self.rate, betas=betas,
-                                      capturable=parameters[0].is_cuda, fused=True)
+        self.adam = torch.optim.AdamW(
+            [g for g in groups if g["params"]],
+            lr=self.rate,
+            betas=betas,
+            capturable=parameters[0].is_cuda,
+            fused=True,
+        )
 
     def set_rate(self, rate: float) -> None:
         self.rate.fill_(rate)
@@ -108,7 +125,9 @@ class Optimizer:
         used = [p.grad for p in self.parameters if p.grad is not None]
         norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(used)))
         torch._foreach_mul_(used, (self.clip / (norm + 1e-6)).clamp(max=1.0))
-        self.adam.found_inf = (~torch.isfinite(norm)).float()  # the fused kernel leaves everything as it is at 1
+        self.adam.found_inf = (
+            ~torch.isfinite(norm)
+        ).float()  # the fused kernel leaves everything as it is at 1
         self.adam.step()
         return norm
 
@@ -117,15 +136,17 @@ class GraphedStep:
     """Calls `step()`; on a GPU the call is captured after a few eager ones and replayed, at no host cost a kernel.
 
     `step` must take its inputs from fixed tensors, draw its own randomness on the device, never read the device from
-    the host, and give a dict of scalar tensors. If capture fails the process starts itself again without graphs
-    (STUDIO_TRAIN_GRAPH=0): a broken capture can leave the CUDA context unusable.
+    the host, and give a dict of scalar tensors. If capture fails the process starts itself again without graphs, for a
+    broken capture can leave the CUDA context unusable; `run_began_s` keeps its budget across that.
     """
 
     def __init__(self, step: Callable[[], dict[str, Tensor]], device: str, restart: bool = True) -> None:
         self.step, self.calls, self.restart = step, 0, restart
         self.graph: torch.cuda.CUDAGraph | None = None
         self.outputs: dict[str, Tensor] = {}
-        self.enabled = device.startswith("cuda") and os.environ.get("STUDIO_TRAIN_GRAPH", "1") != "0"
+        if device.startswith("cuda"):
+            torch.cuda.set_device(device)  # streams and captures belong to the current device
+        self.enabled = device.startswith("cuda") and "nograph" not in sys._xoptions
 
     def __call__(self) -> dict[str, Tensor]:
         if self.graph is not None:
@@ -140,10 +161,7 @@ class GraphedStep:
             log.exception("graph capture failed; starting again without graphs")
             if not self.restart:
                 raise
-            os.environ["STUDIO_TRAIN_GRAPH"] = "0"
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os.execv(sys.executable, [sys.executable, "-m", *_module_arguments()])
+            restart_without_graphs()
         return self()
 
     def _eager(self) -> dict[str, Tensor]:
@@ -165,10 +183,30 @@ class GraphedStep:
         self.graph = graph
 
 
-def _module_arguments() -> list[str]:
+def run_began_s() -> float:
+    """When this run began on the monotonic clock, also after it has started itself again."""
+    return float(sys._xoptions.get("began", _STARTED_S))
+
+
+def restart_without_graphs() -> None:
+    """Replace this process by the same module and arguments, eager; never returns."""
     specification = sys.modules["__main__"].__spec__
     assert specification is not None, "trainers run as modules"
-    return [specification.name, *sys.argv[1:]]
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(
+        sys.executable,
+        [
+            sys.executable,
+            "-X",
+            "nograph",
+            "-X",
+            f"began={run_began_s()}",
+            "-m",
+            specification.name,
+            *sys.argv[1:],
+        ],
+    )
 
 
 class Meter:

@@ -68,9 +68,13 @@ class LocalBlock(nn.Module):
         self.ff_out = nn.Linear(4 * dim, dim)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x: Tensor, look: Tensor, table: tuple[Tensor, Tensor], inside: Tensor | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, look: Tensor, table: tuple[Tensor, Tensor], inside: Tensor | None = None
+    ) -> Tensor:
         """look: bool [N, N] or [B, 1, N, N]; inside: bool [B, N], False on padding."""
-        split = self.qkv(self.norm_attention(x)).unflatten(-1, (3, -1, self.head_dim))  # [B, N, 3, H, head_dim]
+        split = self.qkv(self.norm_attention(x)).unflatten(
+            -1, (3, -1, self.head_dim)
+        )  # [B, N, 3, H, head_dim]
         q, k, v = split.permute(2, 0, 3, 1, 4).unbind(0)
         attended = F.scaled_dot_product_attention(rotate(q, table), rotate(k, table), v, attn_mask=look)
         x = x + self.dropout(self.out(attended.transpose(1, 2).flatten(2)))
@@ -94,7 +98,9 @@ class SpeechTokenizer(nn.Module):
         )
         self.norm = nn.LayerNorm(size.dim)
         self.to_code = nn.Linear(size.dim, size.code_dims)
-        nn.init.normal_(self.to_code.weight, std=size.dim**-0.5)  # so that all three levels are in use from the start
+        nn.init.normal_(
+            self.to_code.weight, std=size.dim**-0.5
+        )  # so that all three levels are in use from the start
         nn.init.zeros_(self.to_code.bias)
         self.register_buffer("place", 3 ** torch.arange(size.code_dims), persistent=False)
 
@@ -111,7 +117,9 @@ class SpeechTokenizer(nn.Module):
         table = rotary_table(tokens, self.size.head_dim, x)
         for block in self.blocks:
             x = block(x, look, table, inside)
-        with torch.autocast(x.device.type, enabled=False):  # rounding must not depend on the precision of training
+        with torch.autocast(
+            x.device.type, enabled=False
+        ):  # rounding must not depend on the precision of training
             return self.to_code(self.norm(x.float())).tanh()
 
     def ids(self, code: Tensor) -> Tensor:
