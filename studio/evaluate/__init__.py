@@ -1,0 +1,1 @@
+"""Measures a running service: errors, likeness, quality, speed over fixed texts. Never starts the service."""
