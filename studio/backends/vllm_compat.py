@@ -1,7 +1,7 @@
 """Everything that depends on the version of vLLM (0.26 to 0.32) or on how it starts on a CPU or a GPU.
 
-The rest of the studio uses only what this gives: an engine, an error test, and counters. No model in here. vLLM is
-imported inside functions, after its environment was set; it reads that as it is imported.
+The rest of the studio uses only what this gives: an engine, an error test, and counters. No model in here.
+vLLM is imported inside functions, after its environment was set; it reads that as it is imported.
 """
 
 from __future__ import annotations
@@ -65,7 +65,9 @@ def prepare_process(options: EngineOptions) -> None:
     """
     found = installed_version()
     if found is None or not OLDEST <= found[1] <= NEWEST:
-        have = "none is installed" if found is None else f"{found[0]} {found[1][0]}.{found[1][1]} is installed"
+        have = (
+            "none is installed" if found is None else f"{found[0]} {found[1][0]}.{found[1][1]} is installed"
+        )
         raise SettingsError("settings.bad", name="vllm", value=have, reason="vLLM 0.26 to 0.32 is needed")
     os.environ.update({
         "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1",
@@ -85,6 +87,9 @@ def _prepare_cpu(threads: int) -> None:
         # Keeps model and scheduler in one process: the default adds a third that imports vLLM again (14 s).
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
         "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads),
+        # A few helpers of the sampler are wrapped in torch.compile; on a CPU that calls a C++ compiler, for
+        # half a minute and if there is one, to gain nothing.
+        "TORCHDYNAMO_DISABLE": "1",
     })  # fmt: skip
     os.register_at_fork(after_in_child=lambda: _set_threads(threads))
 
@@ -101,10 +106,13 @@ def import_engine() -> None:
     assert vllm
 
 
-def start_engine(model: Path, options: EngineOptions, logits_processor: str, counters: EngineCounters) -> AsyncLLM:
-    """Start vLLM on a converted folder; must run inside an event loop, and blocks it until the weights are loaded.
+def start_engine(
+    model: Path, options: EngineOptions, logits_processor: str, counters: EngineCounters
+) -> AsyncLLM:
+    """Start vLLM on a converted folder, inside an event loop, which is blocked until the weights are loaded.
 
-    Args:    logits_processor: "module:Class", imported in vLLM's own process; counters: filled after every step.
+    Args:    logits_processor: "module:Class", imported in vLLM's own process; counters: filled after every
+             step.
     Raises:  whatever vLLM raises when memory or the folder is not as it needs.
     """
     import torch
@@ -114,8 +122,9 @@ def start_engine(model: Path, options: EngineOptions, logits_processor: str, cou
     args = AsyncEngineArgs(**engine_arguments(model, options), logits_processors=[logits_processor])
     config = args.create_engine_config()
     if options.device == "cpu":
-        # The engine process is forked from this one, which has imported all and run no parallel torch code yet, so it
-        # need not import all again. vLLM's CPU platform asks for spawn only because of its thread binding, unused here.
+        # The engine process is forked from this one, which has imported all and run no parallel torch code
+        # yet, so it need not import all again. vLLM's CPU platform asks for spawn only because of its thread
+        # binding, unused here.
         torch.set_num_threads(1)
         os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "fork"
     engine = AsyncLLM.from_vllm_config(config, stat_loggers=[stat_logger(counters)], disable_log_stats=True)
@@ -140,13 +149,16 @@ def engine_arguments(model: Path, options: EngineOptions) -> dict[str, Any]:
             "kv_cache_memory_bytes": int(options.kv_cache_gib * 2**30), "distributed_executor_backend": "uni",
         }  # fmt: skip
     arguments |= {
-        "dtype": "bfloat16" if options.dtype == "auto" else options.dtype, "enforce_eager": options.enforce_eager,
+        "dtype": "bfloat16" if options.dtype == "auto" else options.dtype,
+        "enforce_eager": options.enforce_eager,
         "gpu_memory_utilization": options.gpu_memory_utilization,
     }  # fmt: skip
     if not options.enforce_eager:
-        # Whole decode steps as graphs without torch.compile: 9 s to start in place of 119 s, and no slower after.
+        # Whole decode steps as graphs without torch.compile: 9 s to start in place of 119 s, and no slower
+        # after.
         arguments["compilation_config"] = {
-            "mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY", "cudagraph_capture_sizes": batch_buckets(options.max_num_seqs)
+            "mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY",
+            "cudagraph_capture_sizes": batch_buckets(options.max_num_seqs),
         }  # fmt: skip
     return arguments
 
@@ -162,8 +174,10 @@ def batch_buckets(max_num_seqs: int) -> list[int]:
 
 
 def warm_up_sizes(options: EngineOptions) -> list[int]:
-    """Batch sizes to run before the first request. On the CPU nothing is built for a size; two cover all code."""
-    return [1, min(4, options.max_num_seqs)] if options.device == "cpu" else batch_buckets(options.max_num_seqs)
+    """Batch sizes to run before the first request; on the CPU nothing is built for a size, so two will do."""
+    return (
+        [1, min(4, options.max_num_seqs)] if options.device == "cpu" else batch_buckets(options.max_num_seqs)
+    )
 
 
 class EngineCounters:
@@ -183,8 +197,10 @@ class EngineCounters:
                 self.stats,
                 kv_cache_usage_ratio=float(scheduler.kv_cache_usage),
                 running=int(scheduler.num_running_reqs),
-                waiting=int(scheduler.num_waiting_reqs) + int(getattr(scheduler, "num_skipped_waiting_reqs", 0)),
-                prefix_cache_queries_tokens=self.stats.prefix_cache_queries_tokens + (cached.queries if cached else 0),
+                waiting=int(scheduler.num_waiting_reqs)
+                + int(getattr(scheduler, "num_skipped_waiting_reqs", 0)),
+                prefix_cache_queries_tokens=self.stats.prefix_cache_queries_tokens
+                + (cached.queries if cached else 0),
                 prefix_cache_hits_tokens=self.stats.prefix_cache_hits_tokens + (cached.hits if cached else 0),
             )
         if iteration is not None:
@@ -226,7 +242,7 @@ def engine_processes(engine: AsyncLLM) -> list[BaseProcess]:
 
 
 def choose_device(wanted: str) -> Device:
-    """"auto" is CUDA where the CUDA build of vLLM and an NVIDIA driver are, else the CPU. Imports nothing."""
+    """For "auto": CUDA where vLLM's CUDA build and an NVIDIA driver are, else the CPU. Imports nothing."""
     if wanted in ("cpu", "cuda"):
         return "cpu" if wanted == "cpu" else "cuda"
     found = installed_version()

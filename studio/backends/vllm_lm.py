@@ -1,6 +1,7 @@
-"""The speech LM on vLLM, and the worker program around it: `python -m studio.backends.vllm_lm --channel-fd N`.
+"""The speech LM on vLLM, and the worker program around it: `python -m studio.backends.vllm_lm`.
 
-It turns prompts into speech tokens and knows nothing of sound. What depends on vLLM's version is in vllm_compat.py.
+It turns prompts into speech tokens and knows nothing of sound. What depends on vLLM's version is in
+vllm_compat.py.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from studio.backends import vllm_compat
-from studio.backends.serve import Report, Service, run_worker
+from studio.backends.serve import Handler, Report, Service, run_worker
 from studio.backends.vllm_compat import EngineCounters, EngineOptions
 from studio.errors import CheckpointError, EngineDead, RequestAborted, SpeechLMError, StudioError
 from studio.models.speech_lm.layout import SpeechLmLayout, token_bounds
@@ -39,7 +40,9 @@ RESTART_S = 30.0
 class VllmSpeechLM:
     """SpeechLM over one AsyncLLM. Owner: the event loop it was started in."""
 
-    def __init__(self, engine: AsyncLLM, layout: SpeechLmLayout, counters: EngineCounters, max_model_len: int) -> None:
+    def __init__(
+        self, engine: AsyncLLM, layout: SpeechLmLayout, counters: EngineCounters, max_model_len: int
+    ) -> None:
         self._engine = engine
         self._counters = counters
         self._max_model_len = max_model_len
@@ -47,7 +50,7 @@ class VllmSpeechLM:
 
     @classmethod
     def start(cls, folder: Path, options: EngineOptions) -> VllmSpeechLM:
-        """Load a converted folder; must run inside an event loop, which it blocks until the weights are loaded."""
+        """Load a converted folder, inside an event loop, which is blocked until the weights are loaded."""
         from studio.models.speech_lm.convert import read_layout
 
         counters = EngineCounters()
@@ -55,7 +58,9 @@ class VllmSpeechLM:
         engine = vllm_compat.start_engine(folder, options, LOGITS_PROCESSOR, counters)
         return cls(engine, layout, counters, options.max_model_len)
 
-    async def generate(self, prompt: LmPrompt, sampling: Sampling, request_id: str) -> AsyncIterator[TokenDelta]:
+    async def generate(
+        self, prompt: LmPrompt, sampling: Sampling, request_id: str
+    ) -> AsyncIterator[TokenDelta]:
         """See protocols.SpeechLM. Raises RequestAborted in the iterator of a request that abort() ended."""
         ids, params = self._request(prompt, sampling)
         outputs = self._engine.generate({"prompt_token_ids": ids}, params, request_id)
@@ -75,11 +80,13 @@ class VllmSpeechLM:
             await outputs.aclose()
 
     async def next_log_probs(self, prompt: LmPrompt, spoken: Sequence[int], request_id: str) -> Float32:
-        """The model's own log-probabilities after `spoken`, float32 [S + 3]; nothing masked or reshaped. For parity."""
+        """The model's own log-probabilities after `spoken`, float32 [S + 3], nothing masked; for parity."""
         from vllm import SamplingParams
 
         width = self.layout.head_width
-        ids = self.layout.prompt_ids(prompt.prompt_text_ids, prompt.text_ids, [*prompt.speech_tokens, *spoken])
+        ids = self.layout.prompt_ids(
+            prompt.prompt_text_ids, prompt.text_ids, [*prompt.speech_tokens, *spoken]
+        )
         params = SamplingParams(max_tokens=1, logprobs=width, detokenize=False)
         async for output in self._engine.generate({"prompt_token_ids": ids}, params, request_id):
             by_id = output.outputs[0].logprobs[0]
@@ -94,7 +101,9 @@ class VllmSpeechLM:
     async def close(self) -> None:
         self._engine.shutdown()
 
-    async def warm_up(self, batch_sizes: list[int], on_batch: Callable[[int], None] = lambda done: None) -> None:
+    async def warm_up(
+        self, batch_sizes: list[int], on_batch: Callable[[int], None] = lambda done: None
+    ) -> None:
         """Run a few tokens at each batch size, so that no listener waits for kernels to be built."""
         prompt = LmPrompt((), (0, 0), np.zeros(0, np.int32))
         for done, size in enumerate(batch_sizes):
@@ -122,14 +131,16 @@ class VllmSpeechLM:
             room = self._max_model_len - len(ids)
             least, most = token_bounds(len(prompt.text_ids))
             if not prompt.text_ids or room < most:
-                raise ValueError(f"a prompt of {len(ids)} and up to {most} tokens does not fit {self._max_model_len}")
+                raise ValueError(
+                    f"a prompt of {len(ids)} and up to {most} tokens does not fit {self._max_model_len}"
+                )
             return ids, sampling_params(sampling, self.layout, least, most)
         except ValueError as error:
             raise SpeechLMError("speech.lm_failed", reason=str(error)) from error
 
 
 def sampling_params(sampling: Sampling, layout: SpeechLmLayout, least: int, most: int) -> SamplingParams:
-    """vLLM's parameters: the law is in the logits processor, so vLLM itself draws with everything switched off."""
+    """vLLM's parameters: the law is in the logits processor, so its own sampling is switched off."""
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
 
@@ -137,10 +148,19 @@ def sampling_params(sampling: Sampling, layout: SpeechLmLayout, least: int, most
 
     ras = RasParams(sampling.temperature, sampling.top_p, sampling.top_k, sampling.window)
     return SamplingParams(
-        temperature=1.0, top_p=1.0, top_k=0, seed=sampling.seed, min_tokens=least, max_tokens=most,
-        # min_tokens masks all of these before the least number (upstream masks only the first, and may end early).
-        stop_token_ids=list(layout.end_ids), ignore_eos=True, detokenize=False,
-        output_kind=RequestOutputKind.DELTA, extra_args=ras.extra_args(),
+        temperature=1.0,
+        top_p=1.0,
+        top_k=0,
+        seed=sampling.seed,
+        min_tokens=least,
+        max_tokens=most,
+        # min_tokens masks all of these before the least number (upstream masks only the first, and may end
+        # early).
+        stop_token_ids=list(layout.end_ids),
+        ignore_eos=True,
+        detokenize=False,
+        output_kind=RequestOutputKind.DELTA,
+        extra_args=ras.extra_args(),
     )
 
 
@@ -176,10 +196,16 @@ class LmSettings:
     def engine_options(self) -> EngineOptions:
         threads = self.lm_threads or max(1, len(os.sched_getaffinity(0)) // 2)
         return EngineOptions(
-            device=vllm_compat.choose_device(self.device), dtype=self.dtype, max_model_len=self.max_model_len,
-            max_num_seqs=self.max_num_seqs, max_num_batched_tokens=self.max_num_batched_tokens,
-            block_size=self.block_size, gpu_memory_utilization=self.gpu_memory_utilization,
-            kv_cache_gib=self.kv_cache_gib, enforce_eager=self.enforce_eager, threads=threads,
+            device=vllm_compat.choose_device(self.device),
+            dtype=self.dtype,
+            max_model_len=self.max_model_len,
+            max_num_seqs=self.max_num_seqs,
+            max_num_batched_tokens=self.max_num_batched_tokens,
+            block_size=self.block_size,
+            gpu_memory_utilization=self.gpu_memory_utilization,
+            kv_cache_gib=self.kv_cache_gib,
+            enforce_eager=self.enforce_eager,
+            threads=threads,
         )
 
 
@@ -205,7 +231,9 @@ async def setup(values: dict[str, Any], report: Report) -> Service:
     report("stage.weights", 0.6)
     from studio.models.speech_lm.convert import convert_checkpoint
 
-    converted = convert_checkpoint(llm, model_dir / TOKENIZER_FOLDER / "config.json", Path(settings.cache_dir))
+    converted = convert_checkpoint(
+        llm, model_dir / TOKENIZER_FOLDER / "config.json", Path(settings.cache_dir)
+    )
     lm = VllmSpeechLM.start(converted.folder, options)
     loaded_s = time.monotonic()
     lm.watch(_exit_at_once)
@@ -215,13 +243,20 @@ async def setup(values: dict[str, Any], report: Report) -> Service:
     warm_s = time.monotonic()
     stats = await lm.stats()
     facts = {
-        "device": options.device, "engine_pids": lm.engine_pids, "threads": options.threads, "speech_codes": lm.layout.speech_codes,
-        "kv_cache_blocks": stats.kv_cache_blocks, "block_size_tokens": stats.block_size_tokens,
-        "importing_s": round(imported_s - began_s, 2), "weights_s": round(loaded_s - imported_s, 2),
+        "device": options.device,
+        "engine_pids": lm.engine_pids,
+        "threads": options.threads,
+        "speech_codes": lm.layout.speech_codes,
+        "kv_cache_blocks": stats.kv_cache_blocks,
+        "block_size_tokens": stats.block_size_tokens,
+        "importing_s": round(imported_s - began_s, 2),
+        "weights_s": round(loaded_s - imported_s, 2),
         "warming_s": round(warm_s - loaded_s, 2),
     }
-    handlers = {
-        "generate": lm.generate, "abort": lm.abort, "stats": lm.stats,
+    handlers: dict[str, Handler] = {
+        "generate": lm.generate,
+        "abort": lm.abort,
+        "stats": lm.stats,
         "next_log_probs": lm.next_log_probs,
     }
     return Service(handlers, lm.close, facts)

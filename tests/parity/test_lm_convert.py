@@ -40,7 +40,8 @@ def convert(tmp_path):
 def assert_same_values(folder, tensors):
     got = load_file(folder / "model.safetensors")
     merged = torch.cat([
-        tensors["speech_embedding.weight"], tensors["llm_embedding.weight"], tensors[STACK + "embed_tokens.weight"],
+        tensors["speech_embedding.weight"], tensors["llm_embedding.weight"],
+        tensors[STACK + "embed_tokens.weight"],
     ])  # fmt: skip
     assert torch.equal(got.pop("model.embed_tokens.weight"), merged)
     assert torch.equal(got.pop("lm_head.weight"), tensors["llm_decoder.weight"])
@@ -140,10 +141,22 @@ def test_a_conversion_that_another_process_finished_first_is_taken(convert, tens
     [
         (lambda t: t.pop(STACK + "layers.1.mlp.up_proj.weight"), "layers.1.mlp.up_proj.weight is missing"),
         (lambda t: t.pop("speech_embedding.weight"), "speech_embedding.weight is missing"),
-        (lambda t: t.update({"llm_decoder.bias": torch.zeros(7)}), r"llm_decoder.bias has shape \[7\], expected \[246\]"),
-        (lambda t: t.update({STACK + "layers.2.input_layernorm.weight": torch.zeros(64)}), "layers.2.* is not part"),
-        (lambda t: t.update({"llm_embedding.weight": torch.zeros(2, 64, dtype=torch.int32)}), "llm_embedding.* holds"),
-        (lambda t: t.update({STACK + "embed_tokens.weight": torch.zeros(500, 64)}), "embed_tokens.* has shape"),
+        (
+            lambda t: t.update({"llm_decoder.bias": torch.zeros(7)}),
+            r"llm_decoder.bias has shape \[7\], expected \[246\]",
+        ),
+        (
+            lambda t: t.update({STACK + "layers.2.input_layernorm.weight": torch.zeros(64)}),
+            "layers.2.* is not part",
+        ),
+        (
+            lambda t: t.update({"llm_embedding.weight": torch.zeros(2, 64, dtype=torch.int32)}),
+            "llm_embedding.* holds",
+        ),
+        (
+            lambda t: t.update({STACK + "embed_tokens.weight": torch.zeros(500, 64)}),
+            "embed_tokens.* has shape",
+        ),
     ],
 )
 def test_the_first_tensor_that_does_not_fit_is_named(convert, tensors, fault, words):

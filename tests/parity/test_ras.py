@@ -1,4 +1,4 @@
-"""Repetition-aware sampling: the closed-form law against the golden branch cases and against its own two draws."""
+"""Repetition-aware sampling: the closed-form law against the golden cases and against its own two draws."""
 
 from __future__ import annotations
 
@@ -118,9 +118,11 @@ def two_draws(logp: torch.Tensor, spoken: list[int], draws: int, generator: torc
     return counts
 
 
-@pytest.mark.parametrize("name", ["random246", "random246_repeat", "flat_repeat", "peaked_repeat_in_window", "half"])
+@pytest.mark.parametrize(
+    "name", ["random246", "random246_repeat", "flat_repeat", "peaked_repeat_in_window", "half"]
+)
 def test_a_hundred_thousand_draws_agree_with_the_law(name):
-    """Chi-square of real draws; 99.99 % quantile, so about one false alarm in 2,000 runs of all cases; seeds are fixed."""
+    """Chi-square at the 99.99 % quantile: one false alarm in 2,000 runs of all, were the seeds not fixed."""
     if name == "half":  # several repeated candidates at once, the likeliest among them
         generator = torch.Generator().manual_seed(3)
         case = {"logp": (torch.randn(246, generator=generator) * 2.5).tolist(), "decoded": []}
@@ -203,7 +205,9 @@ def test_rows_of_a_batch_do_not_touch_each_other():
 
 class Change(SimpleNamespace):
     def __init__(self, added=(), removed=(), moved=()):
-        super().__init__(added=added, removed=removed, moved=[(a, b, SimpleNamespace(name=d)) for a, b, d in moved])
+        super().__init__(
+            added=added, removed=removed, moved=[(a, b, SimpleNamespace(name=d)) for a, b, d in moved]
+        )
 
 
 def asking(**params):
@@ -226,7 +230,9 @@ def assert_rows(batch, scores, spoken, params):
         if wanted is None:
             assert torch.equal(got[i], scores[i].exp())
         else:
-            assert torch.allclose(got[i].double(), expected_row(scores[i], said, **wanted), atol=1e-6, rtol=0), i
+            assert torch.allclose(
+                got[i].double(), expected_row(scores[i], said, **wanted), atol=1e-6, rtol=0
+            ), i
 
 
 @pytest.fixture
@@ -283,7 +289,8 @@ def test_a_batch_that_asks_for_nothing_is_left_alone(scores):
 
 @pytest.mark.parametrize(
     "bad",
-    [{"temperature": 0}, {"temperature": float("nan")}, {"top_p": 1.5}, {"top_p": 0}, {"top_k": 0}, {"top_k": 2.5},
+    [{"temperature": 0}, {"temperature": float("nan")}, {"top_p": 1.5}, {"top_p": 0}, {"top_k": 0},
+     {"top_k": 2.5},
      {"top_k": True}, {"window": -1}, {"window": 1000}, {"tau": "x"}],
 )  # fmt: skip
 def test_parameters_that_would_break_the_engine_are_refused_before_it(bad):

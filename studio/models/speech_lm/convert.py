@@ -1,7 +1,7 @@
-"""Turns an official llm.pt (or .safetensors) into a folder that vLLM loads: one merged vocabulary, a narrow head.
+"""Turns an official llm.pt (or .safetensors) into a folder that vLLM loads: merged vocabulary, narrow head.
 
-It does not run the model. The folder is named by the content it was made from, written beside and renamed, so that
-a folder that exists is whole, and may lie on a read-only disk.
+It does not run the model. The folder is named by the content it was made from, written beside and renamed, so
+that a folder that exists is whole, and may lie on a read-only disk.
 """
 
 from __future__ import annotations
@@ -35,12 +35,30 @@ _BIAS = "llm_decoder.bias"
 _STACK = "llm.model.model."
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 _SIZES = (
-    "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
+    "vocab_size",
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
 )
 _KEPT = (
-    "model_type", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
-    "num_key_value_heads", "head_dim", "hidden_act", "max_position_embeddings", "rms_norm_eps", "rope_theta",
-    "rope_scaling", "rope_parameters", "use_sliding_window", "attention_dropout", "initializer_range",
+    "model_type",
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "hidden_act",
+    "max_position_embeddings",
+    "rms_norm_eps",
+    "rope_theta",
+    "rope_scaling",
+    "rope_parameters",
+    "use_sliding_window",
+    "attention_dropout",
+    "initializer_range",
 )
 
 
@@ -56,7 +74,8 @@ def convert_checkpoint(llm_path: Path, config_path: Path, cache_dir: Path) -> Co
     """Convert once; the same content gives the same folder, at once.
 
     Args:    llm_path: llm.pt or llm.safetensors with the official names, fp32, fp16 or bf16;
-             config_path: config.json of the tokenizer folder (Qwen2's sizes); cache_dir: where converted folders lie.
+             config_path: config.json of the tokenizer folder (Qwen2's sizes); cache_dir: where converted
+             folders lie.
     Raises:  CheckpointError naming the first tensor that does not fit, or the file that cannot be read.
     """
     config = read_config(config_path)
@@ -76,9 +95,10 @@ def read_layout(folder: Path) -> SpeechLmLayout:
     """The layout of a converted folder, from its config.json."""
     config = read_config(folder / "config.json")
     if ARCHITECTURE not in config.get("architectures", ()):
-        raise CheckpointError("checkpoint.unreadable", file="config.json", reason=f"not a converted {ARCHITECTURE}")
-    layout = SpeechLmLayout(int(config["speech_codes"]), int(config["text_ids"]))
-    return layout
+        raise CheckpointError(
+            "checkpoint.unreadable", file="config.json", reason=f"not a converted {ARCHITECTURE}"
+        )
+    return SpeechLmLayout(int(config["speech_codes"]), int(config["text_ids"]))
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -97,7 +117,8 @@ def read_config(path: Path) -> dict[str, Any]:
 def check_tensors(source: TensorFile, config: Mapping[str, Any]) -> SpeechLmLayout:
     """Hold the file to the names and shapes that its config asks for; S is read off the speech embedding.
 
-    Raises: CheckpointError naming the first tensor that is missing, has another shape or dtype, or is not known.
+    Raises: CheckpointError naming the first tensor that is missing, has another shape or dtype, or is not
+            known.
     """
     hidden = int(config["hidden_size"])
     if _SPEECH not in source.shapes:
@@ -110,14 +131,18 @@ def check_tensors(source: TensorFile, config: Mapping[str, Any]) -> SpeechLmLayo
                 continue  # never read: the text head is tied to the embedding and not used
             raise _misfit(source, name, "is missing")
         if tuple(source.shapes[name]) != expected[name]:
-            raise _misfit(source, name, f"has shape {list(source.shapes[name])}, expected {list(expected[name])}")
+            raise _misfit(
+                source, name, f"has shape {list(source.shapes[name])}, expected {list(expected[name])}"
+            )
         if source.dtypes[name] not in _FLOATS:
             raise _misfit(source, name, f"holds {source.dtypes[name]}, expected float32, float16 or bfloat16")
     for name in sorted(source.shapes):
         if name not in expected:
             raise _misfit(source, name, "is not part of this model")
     if speech_rows <= END_IDS:
-        raise _misfit(source, _SPEECH, f"has {speech_rows} rows, too few to hold speech codes and {END_IDS} end ids")
+        raise _misfit(
+            source, _SPEECH, f"has {speech_rows} rows, too few to hold speech codes and {END_IDS} end ids"
+        )
     return SpeechLmLayout(speech_codes=speech_rows - END_IDS, text_ids=expected[_TEXT][0])
 
 
@@ -141,8 +166,13 @@ def _expected_shapes(config: Mapping[str, Any], hidden: int, speech_rows: int) -
     }
     text = (int(config["vocab_size"]), hidden)
     expected: dict[str, tuple[int, ...]] = {
-        _TEXT: text, _TIED: text, _STACK + "norm.weight": (hidden,), _CONTROL: (CONTROL_IDS, hidden),
-        _SPEECH: (speech_rows, hidden), _HEAD: (speech_rows, hidden), _BIAS: (speech_rows,),
+        _TEXT: text,
+        _TIED: text,
+        _STACK + "norm.weight": (hidden,),
+        _CONTROL: (CONTROL_IDS, hidden),
+        _SPEECH: (speech_rows, hidden),
+        _HEAD: (speech_rows, hidden),
+        _BIAS: (speech_rows,),
     }
     for i in range(int(config["num_hidden_layers"])):
         expected.update({f"{_STACK}layers.{i}.{name}": shape for name, shape in layer.items()})
@@ -153,7 +183,9 @@ def _misfit(source: TensorFile, tensor: str, problem: str) -> CheckpointError:
     return CheckpointError("checkpoint.key", file=source.name, tensor=tensor, problem=problem)
 
 
-def _write_folder(folder: Path, source: TensorFile, config: Mapping[str, Any], layout: SpeechLmLayout) -> None:
+def _write_folder(
+    folder: Path, source: TensorFile, config: Mapping[str, Any], layout: SpeechLmLayout
+) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
@@ -183,8 +215,12 @@ def _entries(source: TensorFile) -> list[Piecewise]:
 def _converted_config(config: Mapping[str, Any], layout: SpeechLmLayout) -> dict[str, Any]:
     kept = {k: config[k] for k in _KEPT if k in config}
     return kept | {
-        "architectures": [ARCHITECTURE], "vocab_size": layout.vocabulary, "tie_word_embeddings": False,
-        "speech_codes": layout.speech_codes, "text_ids": layout.text_ids, "layout_version": LAYOUT_VERSION,
+        "architectures": [ARCHITECTURE],
+        "vocab_size": layout.vocabulary,
+        "tie_word_embeddings": False,
+        "speech_codes": layout.speech_codes,
+        "text_ids": layout.text_ids,
+        "layout_version": LAYOUT_VERSION,
     }
 
 

@@ -1,7 +1,8 @@
 """The merged vocabulary of the speech LM and the prompt made of it. No torch, no vLLM.
 
 Ids: the S speech codes, then the three end ids, then sos and task, then the text ids, shifted. The head gives
-scores over the first S + 3 only, so what the model draws is a speech token or an end id without any translation.
+scores over the first S + 3 only, so what the model draws is a speech token or an end id without any
+translation.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ CONTROL_IDS = 2
 
 @dataclass(frozen=True, slots=True)
 class SpeechLmLayout:
-    """Where each kind of id lies. speech_codes: S, 6561 in the official model; text_ids: rows of the text embedding."""
+    """Where each kind of id lies. speech_codes: S, officially 6561; text_ids: rows of the text embedding."""
 
     speech_codes: int
     text_ids: int
@@ -76,5 +77,5 @@ MAX_TOKENS_PER_TEXT_ID = 20
 
 
 def token_bounds(text_ids: int) -> tuple[int, int]:
-    """Least and greatest number of speech tokens for so many text ids (the text to speak, not the prompt's)."""
+    """Least and greatest number of speech tokens for so many text ids, those of the prompt not counted."""
     return MIN_TOKENS_PER_TEXT_ID * text_ids, MAX_TOKENS_PER_TEXT_ID * text_ids

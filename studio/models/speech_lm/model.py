@@ -1,4 +1,4 @@
-"""The speech LM as vLLM serves it: Qwen2 over the merged vocabulary, with a biased head over speech and end ids only.
+"""The speech LM as vLLM serves it: Qwen2 over the merged vocabulary, its head over speech and end ids only.
 
 Sampling is not here (ras.py); checkpoints are brought into this form by convert.py.
 Axes: N tokens of all rows of a step, H hidden, V = S + 3 head width.
@@ -18,10 +18,11 @@ from studio.models.speech_lm.layout import SpeechLmLayout
 
 
 class CosyVoice2SpeechLM(Qwen2ForCausalLM):
-    """Source: CosyVoice 2 paper, text-speech language model; numbers held by tests/parity/test_lm_logits.py."""
+    """Source: CosyVoice 2 paper, text-speech language model; held by tests/engine/test_vllm_lm_full.py."""
 
     def __init__(self, *, vllm_config: VllmConfig, prefix: str = "") -> None:
-        # Qwen2ForCausalLM's own constructor would make a head over the whole vocabulary (570 MB at full size).
+        # Qwen2ForCausalLM's own constructor would make a head over the whole vocabulary (570 MB at full
+        # size).
         nn.Module.__init__(self)
         config = vllm_config.model_config.hf_config
         self.config = config
@@ -29,7 +30,10 @@ class CosyVoice2SpeechLM(Qwen2ForCausalLM):
         layout = SpeechLmLayout(config.speech_codes, config.text_ids)
         self.model = Qwen2Model(vllm_config=vllm_config, prefix=maybe_prefix(prefix, "model"))
         self.lm_head = ParallelLMHead(
-            layout.head_width, config.hidden_size, bias=True, quant_config=self.quant_config,
+            layout.head_width,
+            config.hidden_size,
+            bias=True,
+            quant_config=self.quant_config,
             prefix=maybe_prefix(prefix, "lm_head"),
         )
         self.logits_processor = LogitsProcessor(layout.head_width)

@@ -1,8 +1,8 @@
 """Repetition-aware sampling as one distribution: the law of its two draws in closed form, batched over rows.
 
-The sampler it stands for: draw from the nucleus (top_p, top_k); if that token was spoken in the last few tokens, its
-score becomes -inf and one more draw is made over everything else. With p the softmax of all scores and q the nucleus,
-renormalised, and R the repeated tokens, a token y is drawn with
+The sampler it stands for: draw from the nucleus (top_p, top_k); if that token was spoken in the last few
+tokens, its score becomes -inf and one more draw is made over everything else. With p the softmax of all
+scores and q the nucleus, renormalised, and R the repeated tokens, a token y is drawn with
 
     q(y) [y not in R]  +  sum over x in R, x != y, of q(x) p(y) / (1 - p(x))
 
@@ -26,7 +26,7 @@ class RasRows:
     """What each row asks for, on the device. All float32 or int64 [B, 1].
 
     repeats_needed: how often a token must stand in the window to be drawn again (1 in the official sampler).
-    candidates: K, the largest top_k of all rows and at least 2; a plain number, so that shapes are known on the host.
+    candidates: K, the largest top_k of all rows, at least 2; a plain number, so that shapes need no read.
     """
 
     temperature: torch.Tensor
@@ -39,22 +39,23 @@ class RasRows:
 def final_log_probs(scores: torch.Tensor, window: torch.Tensor, rows: RasRows) -> torch.Tensor:
     """The law above as log-probabilities; -inf where a token cannot be drawn.
 
-    Args:    scores: float32 [B, V], logits or log-probabilities, -inf where masked (at least one finite a row);
+    Args:    scores: float32 [B, V], logits or log-probabilities, -inf where masked, one finite at least;
              window: int64 [B, W], the last spoken tokens, in any order, filled with NO_TOKEN.
     Returns: float32 [B, V]; a softmax of it is the distribution of the next token.
     """
     scores = scores / rows.temperature
     ids = _leading_ids(scores, rows.candidates)  # [B, K]
     leading = scores.gather(1, ids)  # [B, K]
-    # Only the likeliest token can have p near 1, where 1 - p(x) loses all its digits; so the sum over all others is
-    # made first, and the sum over all from it. For the other candidates 1 - p(x) is at least a half.
+    # Only the likeliest token can have p near 1, where 1 - p(x) loses all its digits; so the sum over all
+    # others is made first, and the sum over all from it. For other candidates 1 - p(x) is a half or more.
     log_others = scores.scatter(1, ids[:, :1], float("-inf")).logsumexp(dim=1, keepdim=True)  # [B, 1]
     log_all = torch.logaddexp(log_others, leading[:, :1])  # [B, 1]
     # A row with one token left cannot draw another one: it keeps the repeat rather than dividing by nothing.
     alone = log_others == float("-inf")
     log_others = torch.where(alone, log_all, log_others)
 
-    p = scores.softmax(dim=1).gather(1, ids)  # [B, K]; the official code's own rounding, so that ties at top_p agree
+    # The softmax that the official code takes, so that sums which meet top_p are rounded as there.
+    p = scores.softmax(dim=1).gather(1, ids)  # [B, K]
     q = _nucleus(p, rows)  # [B, K]
     seen = (ids.unsqueeze(2) == window.unsqueeze(1)).sum(dim=2)  # [B, K]
     repeated = (seen >= rows.repeats_needed) & (q > 0) & ~alone
@@ -64,7 +65,8 @@ def final_log_probs(scores: torch.Tensor, window: torch.Tensor, rows: RasRows) -
     share[:, 0] = 0
     total = share.sum(dim=1, keepdim=True)  # [B, 1]
 
-    # Outside the candidates the law is the softmax times one factor a row, so it is the scores plus a constant.
+    # Outside the candidates the law is the softmax times one factor a row, so it is the scores plus a
+    # constant.
     law = scores + torch.logaddexp(total.log() - log_all, first.log() - log_others)  # [B, V]
     second = first * (leading - log_others).exp()
     second[:, 0] = 0  # a repeated token gets nothing of its own second draw
@@ -72,7 +74,7 @@ def final_log_probs(scores: torch.Tensor, window: torch.Tensor, rows: RasRows) -
 
 
 def _leading_ids(scores: torch.Tensor, k: int) -> torch.Tensor:
-    """[B, V] to the ids of the k highest scores, int64 [B, K], falling; equal scores in the order of their ids.
+    """Ids of the k highest of [B, V] scores, int64 [B, K], falling; equal scores in the order of their ids.
 
     topk alone leaves the order of equals open, so score and id are packed in one integer that has no equals.
     """

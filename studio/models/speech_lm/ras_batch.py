@@ -1,4 +1,4 @@
-"""The rows of a running batch that want repetition-aware sampling: what each asks for, and what it spoke last.
+"""The rows of a batch that want repetition-aware sampling: what each asks for, and what it spoke last.
 
 The law itself is in ras.py, vLLM's side of it in ras_processor.py; this imports neither vLLM nor a model.
 """
@@ -46,8 +46,11 @@ class RasParams:
 
     def __post_init__(self) -> None:
         for name, value, low, high in (
-            ("temperature", self.temperature, 0.05, 5.0), ("top_p", self.top_p, 1e-6, 1.0), ("tau", self.tau, 0.0, 1.0),
-            ("top_k", self.top_k, 1, MAX_TOP_K), ("window", self.window, 0, MAX_WINDOW),
+            ("temperature", self.temperature, 0.05, 5.0),
+            ("top_p", self.top_p, 1e-6, 1.0),
+            ("tau", self.tau, 0.0, 1.0),
+            ("top_k", self.top_k, 1, MAX_TOP_K),
+            ("window", self.window, 0, MAX_WINDOW),
         ):
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
                 raise ValueError(f"ras {name} must be from {low} to {high}, not {value!r}")
@@ -65,7 +68,7 @@ class RasParams:
 
     @classmethod
     def of(cls, sampling: HasExtraArgs) -> RasParams | None:
-        """The request's parameters, or None if it does not ask for this sampler. Raises ValueError if they are bad."""
+        """The request's parameters; None if it does not ask for this. Raises ValueError if they are bad."""
         given = (sampling.extra_args or {}).get(EXTRA_ARGS_KEY)
         if given is None:
             return None
@@ -76,7 +79,7 @@ class RasParams:
 
 @dataclass(slots=True)
 class _Row:
-    """A request in the batch: what it asks for, and vLLM's own growing list of its tokens (never written here)."""
+    """A request in the batch: what it asks for, and vLLM's own growing list of its tokens, only read here."""
 
     params: RasParams | None
     spoken: list[int]
@@ -85,13 +88,15 @@ class _Row:
 class RasBatch:
     """Replaces the scores of each row that asks for it by the law of ras.py; other rows pass untouched.
 
-    Owner: vLLM's worker process, one thread. The windows live on the host as a ring a row, grown by one token a step
-    in a few array operations, and reach the device in one small copy; the device is never read.
+    Owner: vLLM's worker process, one thread. The windows live on the host as a ring a row, grown by one token
+           a step in a few array operations, and reach the device in one small copy; the device is never read.
     """
 
     def __init__(self, max_rows: int, device: torch.device, pin_memory: bool = False) -> None:
         self._device = device
-        self._ring_host = torch.full((max_rows, MAX_WINDOW), NO_TOKEN, dtype=torch.int64, pin_memory=pin_memory)
+        self._ring_host = torch.full(
+            (max_rows, MAX_WINDOW), NO_TOKEN, dtype=torch.int64, pin_memory=pin_memory
+        )
         self._ring = self._ring_host.numpy()
         self._rows: dict[int, _Row] = {}
         self._order: list[_Row | None] = []
@@ -125,7 +130,7 @@ class RasBatch:
         return law if self._wanted is None else torch.where(self._wanted, law, logits)
 
     def _take_rows(self, count: int) -> None:
-        """Lay out the batch anew: per-row settings to the device, every ring filled from its request's tokens."""
+        """Lay out the batch anew: per-row settings to the device, every ring to be filled from its tokens."""
         self._stale = False
         rows = [self._rows.get(i) for i in range(count)]
         self._order = [row if row is not None and row.params is not None else None for row in rows]

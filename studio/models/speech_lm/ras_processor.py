@@ -1,7 +1,8 @@
-"""Repetition-aware sampling as vLLM calls it: a logits processor of the v1 interface, the same in 0.26 and 0.32.
+"""Repetition-aware sampling as vLLM calls it: a logits processor of the v1 interface, in 0.26 as in 0.32.
 
 vLLM then draws with temperature 1 and no top_k or top_p of its own, and masks the end ids before this through
-min_tokens. An exception here would end the whole engine, so requests are checked on arrival, by validate_params.
+min_tokens. An exception here would end the whole engine, so requests are checked on arrival, by
+validate_params.
 """
 
 from __future__ import annotations
@@ -15,15 +16,20 @@ from studio.models.speech_lm.ras_batch import RasBatch, RasParams
 
 
 class RepetitionAwareSampling(LogitsProcessor):
-    """Owner: vLLM's worker process. The live token lists are read in `apply`, just before each draw, when they are
-    complete; in `update_state` an engine that schedules ahead has only placeholders for the last token."""
+    """Owner: vLLM's worker process.
+
+    The live token lists are read in `apply`, just before each draw, when they are complete; in `update_state`
+    an engine that schedules ahead has only placeholders for the last token.
+    """
 
     @classmethod
     def validate_params(cls, sampling_params: SamplingParams) -> None:
         if RasParams.of(sampling_params) is None:
             return
         if (sampling_params.temperature, sampling_params.top_p) != (1.0, 1.0) or sampling_params.top_k > 0:
-            raise ValueError("with ras, temperature, top_p and top_k belong into extra_args; vLLM's own must be off")
+            raise ValueError(
+                "with ras, temperature, top_p and top_k belong into extra_args; vLLM's own must be off"
+            )
 
     def __init__(self, vllm_config: VllmConfig, device: torch.device, is_pin_memory: bool) -> None:
         self._batch = RasBatch(vllm_config.scheduler_config.max_num_seqs, device, is_pin_memory)

@@ -1,6 +1,7 @@
-"""Reading checkpoint tensors one at a time, and writing safetensors piece by piece. Knows nothing of any model.
+"""Reads checkpoint tensors one at a time, and writes safetensors piece by piece. Knows nothing of any model.
 
-A full-size speech LM has 2.6 GB of weights; read lazily and written in pieces, the conversion needs little memory.
+A full-size speech LM has 2.6 GB of weights; read lazily and written in pieces, the conversion needs little
+memory.
 """
 
 from __future__ import annotations
@@ -59,11 +60,15 @@ def _open_safetensors(path: Path) -> Iterator[TensorFile]:
 def _open_pickle(path: Path) -> TensorFile:
     try:
         tensors = _load_pickle(path)
-    except Exception as error:  # torch raises anything from EOFError to UnpicklingError, by the place of the damage
+    except (
+        Exception
+    ) as error:  # torch raises anything from EOFError to UnpicklingError, by the place of the damage
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise CheckpointError("checkpoint.unreadable", file=path.name, reason=reason) from error
     if not isinstance(tensors, dict) or not all(isinstance(v, torch.Tensor) for v in tensors.values()):
-        raise CheckpointError("checkpoint.unreadable", file=path.name, reason="it is no table of named tensors")
+        raise CheckpointError(
+            "checkpoint.unreadable", file=path.name, reason="it is no table of named tensors"
+        )
     shapes = {str(k): tuple(v.shape) for k, v in tensors.items()}
     return TensorFile(path.name, shapes, {str(k): v.dtype for k, v in tensors.items()}, tensors.__getitem__)
 
@@ -80,7 +85,7 @@ def _load_pickle(path: Path) -> object:
 
 @dataclass(frozen=True, slots=True)
 class Piecewise:
-    """One tensor to write, as the names of source tensors that lie one after the other along the first axis."""
+    """One tensor to write: the names of the source tensors that it joins along the first axis."""
 
     name: str
     sources: tuple[str, ...]
@@ -101,7 +106,9 @@ def write_safetensors(path: Path, source: TensorFile, entries: Sequence[Piecewis
         for n in shape:
             size *= n
         header[entry.name] = {
-            "dtype": _SAFETENSORS_NAMES[dtype], "shape": shape, "data_offsets": [offset, offset + size]
+            "dtype": _SAFETENSORS_NAMES[dtype],
+            "shape": shape,
+            "data_offsets": [offset, offset + size],
         }
         offset += size
     head = json.dumps(header, separators=(",", ":")).encode()
