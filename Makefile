@@ -13,7 +13,7 @@ ASIDE = .carry/voice
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*##/\t/' | expand -t 16
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 16
 
 install: ## the environment alone; CPU or CUDA by what the machine has (DEVICE=cpu or cuda to choose)
 	$(SETUP)

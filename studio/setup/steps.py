@@ -33,7 +33,7 @@ def plan(place: Place, device: str, dev: bool) -> list[Step]:
     steps += _cpu_packages(place) if device == "cpu" else _cuda_packages(place)
     if dev:
         tools = place.file(DEV_LOCK)
-        label = f"installing {DEV_LOCK}, 0.1 GB"
+        label = f"installing {DEV_LOCK}, 0.5 GB"
         steps.append(Step("dev", label, digest(tools), lambda: pip.install_lock(place, tools)))
     studio = f"{place.root} {digest(place.file('pyproject.toml'))}"
     steps.append(Step("studio", "installing the studio itself", studio, lambda: pip.install_studio(place)))
