@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -257,16 +258,18 @@ def _wrap_error(error: Exception) -> StudioError:
 
 
 async def _setup(settings: dict[str, Any], report: Report) -> Service:
-    """settings: model_dir, device, threads, voice_cache, encoder_threads."""
-    report("stage.importing", 0.1)
+    """Load flow, vocoder and prompt encoder. settings: rows of the settings table, of which others are passed over."""
     from studio.models.prompt.encoder import OnnxPromptEncoder
 
-    folder, device = Path(settings["model_dir"]), settings.get("device", "cpu")
-    torch.set_num_threads(max(1, settings.get("threads", 1)))
+    began_s = time.monotonic()
+    folder = Path(settings["model_dir"])
+    device = _device(settings.get("device", "auto"))
+    threads = _threads(settings.get("token2wav_threads", 0), settings.get("lm_threads", 0))
+    torch.set_num_threads(threads)
     report("stage.weights", 0.3)
     token2wav = TorchToken2Wav.load(folder, device=device, voice_cache=settings.get("voice_cache", 16))
     try:
-        encoder = OnnxPromptEncoder(folder, threads=max(1, settings.get("encoder_threads", 1)))
+        encoder = OnnxPromptEncoder(folder, threads=threads)
     except weights.CheckpointError as error:
         raise _as_studio_error(error, folder) from error
     report("stage.warming", 0.8)
@@ -285,7 +288,18 @@ async def _setup(settings: dict[str, Any], report: Report) -> Service:
         return token2wav.stats()
 
     handlers = {name: partial(in_order, getattr(token2wav, name)) for name in ("open", "step", "drop")}
-    return Service({**handlers, "encode": encode, "stats": stats}, facts={"device": device})
+    facts = {"device": device, "threads": threads, "start_s": round(time.monotonic() - began_s, 2)}
+    return Service({**handlers, "encode": encode, "stats": stats}, facts=facts)
+
+
+def _device(wanted: str) -> str:
+    return ("cuda" if torch.cuda.is_available() else "cpu") if wanted == "auto" else wanted
+
+
+def _threads(wanted: int, lm_threads: int) -> int:
+    """0 means the cores that the speech LM leaves; of itself it takes half."""
+    cores = len(os.sched_getaffinity(0))
+    return wanted or max(1, cores - (lm_threads or max(1, cores // 2)))
 
 
 if __name__ == "__main__":

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+import pytest_asyncio
 
 from studio.backends.fake import ManualClock, ScriptedSpeechLM, SineToken2Wav, WordFrontend, voice_prompt
 from studio.engine.engine import Engine, EngineLimits
 from studio.engine.stream import SpeechStream
 from studio.engine.worker import WorkerState
 from studio.speech import Float32, Sampling, SynthesisRequest
+from tests.engine.real import Models, real_models
 
 
 class FakeWorker:
@@ -90,3 +92,10 @@ async def stage(make_stage: Callable[..., Stage]) -> Stage:
     made = make_stage()
     await made.engine.start()
     return made
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def real(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Models]:
+    """The real models on the embedded voice; one engine a run."""
+    async with real_models(tmp_path_factory.mktemp("cache")) as models:
+        yield models
