@@ -59,10 +59,9 @@ async def on_validation_error(request: Request, error: Exception) -> JSONRespons
 async def on_http_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     path, language = request.url.path, language_of(request)
-    if error.status_code == 405:
-        return envelope(render("request.method", language, method=request.method, path=path), "invalid_request_error", "method_not_allowed", None, 405)
-    if error.status_code == 404:
-        return envelope(render("request.not_found", language, path=path), "invalid_request_error", "not_found", None, 404)
+    if error.status_code in (404, 405):
+        message = render("request.not_found", language, method=request.method, path=path)
+        return envelope(message, "invalid_request_error", "not_found", None, error.status_code)
     return envelope(str(error.detail), "invalid_request_error", None, None, error.status_code)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
-from fastapi import FastAPI
+from fastapi import FastAPI, HTTPException
 from fastapi.responses import FileResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.middleware.cors import CORSMiddleware
@@ -77,6 +77,11 @@ def build_web(engine: Engine, store: VoiceStore, prompts: VoicePrompts, settings
     app.include_router(speech_router(engine, store, prompts, settings, guard))
     app.include_router(voices_router(store, prompts, settings, guard))
     app.include_router(service_router(engine, model_name, guard))
+
+    @app.api_route("/v1/{path:path}", methods=["GET", "POST", "PUT", "PATCH", "DELETE"], include_in_schema=False)
+    async def nothing_here(path: str) -> None:
+        # Without this the page, mounted at /, would answer for routes that do not exist, in a shape of its own.
+        raise HTTPException(404)
 
     @app.get("/favicon.ico", include_in_schema=False)
     async def favicon() -> FileResponse:

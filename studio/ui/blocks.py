@@ -61,6 +61,6 @@ def build_page(store: VoiceStore, prompts: VoicePrompts, settings: Settings) -> 
         "show_error": False,
         "run_history": False,
         "footer_links": [],
-        "max_file_size": f"{settings.max_clip_mb:g}mb",
+        "max_file_size": int(settings.max_clip_mb * 1_000_000),
     }
     return Page(blocks, mount)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-NOUNS = {"speech", "messages", "protocols", "errors", "settings"}
+NOUNS = {"speech", "messages", "protocols", "errors", "settings", "checkpoint"}
 SERVED = NOUNS | {"engine", "library", "listening", "metrics", "audio", "text"}
 COMMAND = SERVED | {"models", "backends", "training"}
 # room or module of studio/ -> what it may import from studio/, besides itself
@@ -20,6 +20,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "protocols": {"speech"},
     "errors": {"messages"},
     "settings": {"errors"},
+    "checkpoint": {"errors"},
     "channel": {"errors"},
     "text": NOUNS,
     "audio": NOUNS,

@@ -1,0 +1,189 @@
+"""The HTTP service on the scripted engine, over a real socket: streaming and leaving cannot be tested in process."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+import soundfile
+import uvicorn
+from fastapi import FastAPI
+
+from studio.api.web import build_web
+from studio.backends.fake import FakePromptEncoder, ScriptedSpeechLM, SineToken2Wav
+from studio.engine.engine import Engine, EngineLimits
+from studio.engine.worker import WorkerState
+from studio.errors import InvalidRequest
+from studio.library.prompts import VoicePrompts
+from studio.library.store import VoiceStore
+from studio.settings import load
+from studio.speech import Segment
+from studio.text import normalize
+
+
+class WordFrontend:
+    """Every word an id; refuses as the real one does, so that the edge can be tested without a checkpoint."""
+
+    limit = 200
+
+    def check(self, text: str) -> None:
+        if not text.strip():
+            raise InvalidRequest("text.empty", param="input")
+        if len(text) > self.limit:
+            raise InvalidRequest("text.too_long", param="input", characters=len(text), limit=self.limit)
+        if normalize.only_marks(text):
+            raise InvalidRequest("text.only_marks", param="input")
+
+    def segments(self, text: str) -> tuple[Segment, ...]:
+        self.check(text)
+        return (Segment(text, tuple(range(len(text.split())))),)
+
+    def prompt_ids(self, prompt_text: str) -> tuple[int, ...]:
+        return tuple(range(len(prompt_text.split())))
+
+
+class ScriptedWorker:
+    """A worker whose phase the test sets."""
+
+    def __init__(self, name: str) -> None:
+        self.state = WorkerState(name, "ready", "stage.ready", 1.0)
+        self._observers: list[Callable[[WorkerState], None]] = []
+
+    async def start(self) -> None:
+        return None
+
+    def subscribe(self, observer: Callable[[WorkerState], None]) -> None:
+        self._observers.append(observer)
+        observer(self.state)
+
+    def expected_ready_s(self) -> float:
+        return 0.0 if self.state.phase == "ready" else 12.0
+
+    def to(self, phase: str, stage: str) -> None:
+        self.state = WorkerState(self.state.name, phase, stage, 0.4)  # type: ignore[arg-type]
+        for observer in self._observers:
+            observer(self.state)
+
+
+@dataclass
+class Service:
+    """A running service and what is behind it. Script it before a request; read it after."""
+
+    url: str
+    app: FastAPI
+    engine: Engine
+    lm: ScriptedSpeechLM
+    token2wav: SineToken2Wav
+    worker: ScriptedWorker
+    store: VoiceStore
+    loop: asyncio.AbstractEventLoop = field(repr=False)
+
+    def in_loop(self, function: Callable[[], object]) -> None:
+        """Run in the service's event loop and wait for it."""
+
+        async def run() -> None:
+            function()
+
+        asyncio.run_coroutine_threadsafe(run(), self.loop).result(10)
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Wait, in the service's loop, for a condition; the test's own timeout ends a wait that is in vain."""
+
+        async def wait() -> None:
+            while not condition():
+                await asyncio.sleep(0)
+
+        asyncio.run_coroutine_threadsafe(wait(), self.loop).result(30)
+
+    def forget(self) -> None:
+        """Back to the state after a start, but for the metrics."""
+        self.worker.to("ready", "stage.ready")
+        self.lm.prompts.clear()
+        self.lm.samplings.clear()
+        self.lm.ended.clear()
+        self.lm._scripts.clear()
+        for voice in self.store.all():
+            self.store.delete(voice.id)
+        self.store.add(clip_samples(), 24000, "hello there", name="Ada")
+
+    def is_idle(self) -> bool:
+        state = self.engine.state()
+        return (state.running, state.waiting) == (0, 0) and not self.lm._running and not self.token2wav._rows
+
+
+Start = Callable[..., Service]
+
+
+def serve(folder: Path, running: list[tuple[uvicorn.Server, threading.Thread]], *flags: str, limits: EngineLimits | None = None) -> Service:
+    """Start a service in a thread of its own and wait until it answers."""
+    settings = load(["--data-dir", str(folder), *flags], {})
+    lm, token2wav, worker = ScriptedSpeechLM(), SineToken2Wav(), ScriptedWorker("lm")
+    engine = Engine(lm, token2wav, WordFrontend(), limits or EngineLimits(), workers=(worker,))
+    store = VoiceStore(settings.folder("library"), settings.max_voices)
+    prompts = VoicePrompts(store, FakePromptEncoder(), settings.folder("prompts"), "fake")
+    app = build_web(engine, store, prompts, settings, "fake-model")
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1))
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    async def run() -> None:
+        loops.append(asyncio.get_running_loop())
+        await server.serve(sockets=[listener])
+
+    thread = threading.Thread(target=lambda: asyncio.run(run()))
+    thread.start()
+    running.append((server, thread))
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    # The socket listens already, so this waits in its backlog until the service answers.
+    httpx.get(f"{url}/health", timeout=60)
+    return Service(url, app, engine, lm, token2wav, worker, store, loops[0])
+
+
+def stop(running: list[tuple[uvicorn.Server, threading.Thread]]) -> None:
+    for server, thread in running:
+        server.should_exit = True
+        thread.join(20)
+
+
+@pytest.fixture
+def start_service(tmp_path: Path) -> Iterator[Start]:
+    """Services of the test's own, with its own flags and limits."""
+    running: list[tuple[uvicorn.Server, threading.Thread]] = []
+    yield lambda *flags, **how: serve(tmp_path, running, *flags, **how)
+    stop(running)
+
+
+@pytest.fixture(scope="session")
+def shared_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    running: list[tuple[uvicorn.Server, threading.Thread]] = []
+    yield serve(tmp_path_factory.mktemp("service"), running)
+    stop(running)
+
+
+@pytest.fixture
+def service(shared_service: Service) -> Service:
+    """The shared service as if it had just started, with one voice, Ada."""
+    shared_service.until(shared_service.is_idle)
+    shared_service.in_loop(shared_service.forget)
+    return shared_service
+
+
+def clip_samples(seconds: float = 4.0, rate_hz: int = 24000) -> np.ndarray:
+    """A tone that swells and pauses like speech, float32."""
+    time = np.arange(int(seconds * rate_hz)) / rate_hz
+    return (0.5 * np.sin(2 * np.pi * 180 * time) * np.abs(np.sin(np.pi * 1.5 * time))).astype(np.float32)
+
+
+def clip_bytes(seconds: float = 4.0, rate_hz: int = 24000, audio_format: str = "WAV", **how: str) -> bytes:
+    buffer = io.BytesIO()
+    soundfile.write(buffer, clip_samples(seconds, rate_hz), rate_hz, format=audio_format, **how)
+    return buffer.getvalue()

@@ -1,0 +1,120 @@
+"""/v1/audio/voices: saving, listing and deleting voices, and every clip that cannot be one."""
+
+from __future__ import annotations
+
+import io
+import struct
+
+import httpx
+import numpy as np
+import pytest
+import soundfile
+
+from tests.api.conftest import clip_bytes, clip_samples
+
+
+def save(service, data: bytes | None, name: str | None = "Bob", ref_text: str = "what is said", filename: str = "clip.wav") -> httpx.Response:
+    files = {} if data is None else {"audio_sample": (filename, data)}
+    fields = {"ref_text": ref_text} | ({} if name is None else {"name": name})
+    return httpx.post(f"{service.url}/v1/audio/voices", data=fields, files=files, timeout=60)
+
+
+def names(service) -> list[str]:
+    return httpx.get(f"{service.url}/v1/audio/voices").json()["voices"]
+
+
+def test_saved_voice_is_listed_spoken_and_deleted(service) -> None:
+    made = save(service, clip_bytes())
+    assert made.status_code == 200 and made.json()["name"] == "Bob" and "Bob" in names(service)
+    spoken = httpx.post(f"{service.url}/v1/audio/speech", json={"input": "hello you", "voice": "Bob", "response_format": "pcm"})
+    assert spoken.status_code == 200 and spoken.content
+    assert httpx.delete(f"{service.url}/v1/audio/voices/Bob").json()["deleted"] is True
+    assert "Bob" not in names(service)
+    assert httpx.delete(f"{service.url}/v1/audio/voices/Bob").status_code == 404
+
+
+def test_voice_without_a_name_is_a_draft_that_can_be_kept(service) -> None:
+    draft = save(service, clip_bytes(), name=None).json()
+    assert draft["name"] is None and names(service) == ["Ada"]
+    assert httpx.post(f"{service.url}/v1/audio/speech", json={"input": "hi you", "voice": draft["id"], "response_format": "pcm"}).status_code == 200
+    kept = httpx.post(f"{service.url}/v1/audio/voices/{draft['id']}/name", data={"name": "Kept"})
+    assert kept.status_code == 200 and "Kept" in names(service)
+
+
+def test_name_in_use_is_409_and_changes_nothing(service) -> None:
+    reply = save(service, clip_bytes(), name="ada")
+    assert (reply.status_code, reply.json()["error"]["code"]) == (409, "voice_exists")
+    assert names(service) == ["Ada"]
+
+
+def float_wav(samples: np.ndarray) -> bytes:
+    buffer = io.BytesIO()
+    soundfile.write(buffer, samples, 24000, format="WAV", subtype="FLOAT")
+    return buffer.getvalue()
+
+
+def broken_header() -> bytes:
+    return b"RIFF" + struct.pack("<I", 99) + b"WAVEfmt " + b"\xff" * 60
+
+
+BAD = {
+    "no clip": (None, 400),
+    "empty file": (b"", 422),
+    "not audio": (b"this is text, not sound " * 200, 422),
+    "broken header": (broken_header(), 422),
+    "silent": (float_wav(np.zeros(72000, np.float32)), 422),
+    "under one second": (clip_bytes(0.5), 422),
+    "over thirty seconds": (clip_bytes(35), 422),
+    "8 kHz": (clip_bytes(4, 8000), 422),
+    "NaN": (float_wav(np.where(np.arange(96000) == 50000, np.nan, clip_samples())), 422),
+}
+
+
+@pytest.mark.parametrize("case", BAD, ids=lambda case: case.replace(" ", "_"))
+def test_unusable_clip_is_told_and_nothing_is_kept(service, case: str) -> None:
+    data, status = BAD[case]
+    reply = save(service, data)
+    assert reply.status_code == status, reply.text
+    assert reply.json()["error"]["message"] and names(service) == ["Ada"]
+
+
+def test_too_long_clip_names_its_best_part(service) -> None:
+    assert "best part is from" in save(service, clip_bytes(35)).json()["error"]["message"]
+
+
+def test_huge_upload_is_413(start_service) -> None:
+    service = start_service("--max-clip-mb", "0.1")
+    reply = save(service, clip_bytes(4))
+    assert (reply.status_code, reply.json()["error"]["code"]) == (413, "clip_too_large")
+
+
+@pytest.mark.parametrize(("audio_format", "filename"), [("FLAC", "clip.mp3"), ("OGG", "clip"), ("WAV", "clip.txt"), ("WAV", "../../evil.wav")])
+def test_content_counts_and_not_the_file_name(service, audio_format: str, filename: str) -> None:
+    assert save(service, clip_bytes(audio_format=audio_format), filename=filename).status_code == 200
+
+
+def test_stereo_clip_of_44100_hz_is_mixed_down(service) -> None:
+    buffer = io.BytesIO()
+    mono = clip_samples(4, 44100)
+    soundfile.write(buffer, np.stack([mono, 0.5 * mono], axis=1), 44100, format="WAV")
+    assert save(service, buffer.getvalue()).status_code == 200
+
+
+@pytest.mark.parametrize("ref_text", ["", "  ", "x" * 801])
+def test_missing_or_endless_transcript_is_told_at_its_field(service, ref_text: str) -> None:
+    reply = save(service, clip_bytes(), ref_text=ref_text)
+    assert (reply.status_code, reply.json()["error"]["param"]) == (400, "ref_text")
+
+
+@pytest.mark.parametrize("name", ["   ", "x" * 65])
+def test_unusable_name_is_told_at_its_field(service, name: str) -> None:
+    reply = save(service, clip_bytes(), name=name)
+    assert (reply.status_code, reply.json()["error"]["param"]) == (400, "name")
+
+
+def test_name_like_a_path_is_only_a_label(start_service, tmp_path) -> None:
+    service = start_service()
+    assert save(service, clip_bytes(), name="../../escape").status_code == 200
+    assert "../../escape" in names(service)
+    assert not any("escape" in p.name for p in tmp_path.rglob("*"))
+    assert httpx.delete(f"{service.url}/v1/audio/voices/..%2F..%2Fescape").status_code == 200
