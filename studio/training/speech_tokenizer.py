@@ -269,6 +269,7 @@ def train(args: argparse.Namespace) -> None:
     torch.manual_seed(args.seed)
     torch.set_float32_matmul_precision("high")
     torch.backends.cudnn.benchmark = True  # shapes never change
+    torch.backends.cuda.enable_cudnn_sdp(False)  # its kernels for masks are not safe to capture
     began_s = run_began_s()
     speakers = speaker_names(args.speakers)
     fields = {name: FIELDS[name] for name in ("whisper", "mel", "f0", "phoneme")}
