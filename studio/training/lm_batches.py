@@ -68,7 +68,10 @@ class DocumentMaker:
         self.data, self.rng = data, np.random.default_rng(seed)
         self.ids = MergedIds(len(data.codes))
         chosen = np.nonzero(data.validation == validation)[0]
-        self.clips = chosen
+        # Clips as they were spoken are drawn twice as often as those played faster or slower.
+        self.clips = (
+            np.concatenate([chosen, chosen[data.played[chosen] == 1.0]]) if not validation else chosen
+        )
         self.by_speaker = {int(s): chosen[data.speaker[chosen] == s] for s in np.unique(data.speaker[chosen])}
 
     def draw(self, most_clips: int = 4) -> Document:
@@ -79,10 +82,14 @@ class DocumentMaker:
         before = self.rng.choice(others, size=int(self.rng.choice(len(shares), p=shares)))
         clips = [*(int(c) for c in before if self.data.text_key[c] != self.data.text_key[last]), last]
         variants = self.rng.choice(len(VARIANT_SHARES), size=len(clips), p=VARIANT_SHARES)
-        document = self.document(clips, [int(v) for v in variants], self.rng.random(len(clips)) < JOINED_SHARE)
+        document = self.document(
+            clips, [int(v) for v in variants], self.rng.random(len(clips)) < JOINED_SHARE
+        )
         return self._corrupt(document)
 
-    def document(self, clips: list[int], variants: list[int], joined: NDArray[np.bool_] | None = None) -> Document:
+    def document(
+        self, clips: list[int], variants: list[int], joined: NDArray[np.bool_] | None = None
+    ) -> Document:
         """The document of some clips in order; `joined` clips lose the blank before their text."""
         data, ids = self.data, self.ids
         texts = [data.text(c, v) for c, v in zip(clips, variants, strict=True)]
@@ -108,7 +115,9 @@ class DocumentMaker:
         hit = np.nonzero((ids < self.ids.codes) & (self.rng.random(len(ids)) < CORRUPTED_SHARE))[0]
         near = np.clip(hit + self.rng.integers(-2, 3, len(hit)), 0, len(ids) - 1)
         anything = self.rng.integers(0, self.ids.codes, len(hit))
-        ids[hit] = np.where((ids[near] < self.ids.codes) & (self.rng.random(len(hit)) < 0.5), ids[near], anything)
+        ids[hit] = np.where(
+            (ids[near] < self.ids.codes) & (self.rng.random(len(hit)) < 0.5), ids[near], anything
+        )
         return document
 
 
@@ -161,7 +170,9 @@ class BatchStream:
         self.queue: multiprocessing.Queue = context.Queue(maxsize=2 * workers + 2)
         self.workers = [
             context.Process(
-                target=_work, args=(data, rows, width, seed * 1000 + i, self.progress, self.queue), daemon=True
+                target=_work,
+                args=(data, rows, width, seed * 1000 + i, self.progress, self.queue),
+                daemon=True,
             )
             for i in range(workers)
         ]

@@ -6,6 +6,7 @@ Runs where the lexicon is (no GPU); the trainer then needs numpy and torch alone
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import random
 import zlib
@@ -16,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from studio.training.corpus import Clip, phoneme_labels, read_index
+from studio.training.corpus import SAMPLES_PER_TOKEN, Clip, phoneme_frames, phoneme_labels
 from studio.training.text import Word, clip_words, encode
 
 VARIANTS = ("read", "said", "spelled")
@@ -43,6 +44,7 @@ class LmData:
     speaker: NDArray[np.int16]
     language: NDArray[np.uint8]
     validation: NDArray[np.bool_]
+    played: NDArray[np.float32]
     text_key: NDArray[np.uint32]
     codes: NDArray[np.int64]
 
@@ -94,42 +96,64 @@ def text_variant(words: Sequence[Word], variant: str, rng: random.Random) -> lis
     return ids
 
 
-def token_progress(clip: Clip) -> NDArray[np.uint8]:
+def played_labels(clip: Clip, tokens: int, ratio: float) -> NDArray[np.uint8]:
+    """Phoneme classes at 50 Hz of a clip played `ratio` times faster: [2 tokens]."""
+    frames = phoneme_frames(clip)
+    centres = (np.arange(2 * tokens) + 0.5) * ratio * 40 / 50
+    return frames[np.minimum(centres.astype(np.int64), len(frames) - 1)].astype(np.uint8)
+
+
+def token_progress(clip: Clip, tokens: int, ratio: float) -> NDArray[np.uint8]:
     """How far through the phonemes each token is, in steps of 1/32."""
     ends = np.cumsum(clip.durations)
-    centres = (np.arange(clip.tokens) + 0.5) * 40 / 25
-    place = np.searchsorted(ends, centres, side="right")
+    place = np.searchsorted(ends, (np.arange(tokens) + 0.5) * ratio * 40 / 25, side="right")
     return np.minimum(place * PROGRESS_STEPS // len(clip.durations), PROGRESS_STEPS - 1).astype(np.uint8)
 
 
-def pack(clips: Sequence[Clip], tokens: dict[str, NDArray[np.int64]], path: Path) -> LmData:
-    """Write the file; clips without tokens are left out. A clip may lose its last token to rounding, not more.
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A clip and its tokens, as tokenised at a playing speed."""
+
+    clip: Clip
+    tokens: NDArray[np.int64]
+    ratio: float = 1.0
+
+    @property
+    def voice(self) -> str:
+        return f"{self.clip.speaker}@{self.ratio}"
+
+
+def pack(readings: Sequence[Reading], path: Path) -> LmData:
+    """Write the file. Rounding may leave one token more or less than the clip's length says.
 
     Raises: ValueError if a clip's tokens are not as many as its length asks for.
     """
-    kept = [c for c in clips if c.id in tokens and c.tokens > 4]
-    codes = np.unique(np.concatenate([tokens[c.id] for c in kept]))
-    speakers = {name: i for i, name in enumerate(sorted({c.speaker for c in kept}))}
+    codes = np.unique(np.concatenate([r.tokens for r in readings]))
+    voices = {name: i for i, name in enumerate(sorted({r.voice for r in readings}))}
     speech, labels, progress, texts = [], [], [], [[] for _ in VARIANTS]
-    for clip in kept:
-        count = min(len(tokens[clip.id]), clip.tokens)
-        if abs(len(tokens[clip.id]) - clip.tokens) > 1:
-            raise ValueError(f"clip {clip.id} has {len(tokens[clip.id])} tokens, expected {clip.tokens}")
-        speech.append(np.searchsorted(codes, tokens[clip.id][:count]).astype(np.uint16))
-        labels.append(phoneme_labels(clip, 50)[: 2 * count].astype(np.uint8))
-        progress.append(token_progress(clip)[:count])
-        words = clip_words(clip)
-        rng = random.Random(clip.id)
+    words_of: dict[str, list[Word]] = {}
+    for r in readings:
+        expected = r.clip.samples / r.ratio / SAMPLES_PER_TOKEN
+        if abs(len(r.tokens) - expected) > 1.5:
+            raise ValueError(
+                f"clip {r.clip.id} has {len(r.tokens)} tokens at {r.ratio}, expected {expected:.1f}"
+            )
+        speech.append(np.searchsorted(codes, r.tokens).astype(np.uint16))
+        labels.append(played_labels(r.clip, len(r.tokens), r.ratio))
+        progress.append(token_progress(r.clip, len(r.tokens), r.ratio))
+        words = words_of.get(r.clip.id) or words_of.setdefault(r.clip.id, clip_words(r.clip))
+        rng = random.Random(f"{r.clip.id}@{r.ratio}")
         for made, variant in zip(texts, VARIANTS, strict=True):
             made.append(np.array(text_variant(words, variant, rng), dtype=np.uint16))
     arrays = {
         "tokens": np.concatenate(speech), "labels": np.concatenate(labels), "progress": np.concatenate(progress),
         "token_starts": _starts(speech), "codes": codes,
-        "speaker": np.array([speakers[c.speaker] for c in kept], dtype=np.int16),
-        "language": np.array([LANGUAGES.index(c.lang) for c in kept], dtype=np.uint8),
-        "validation": np.array([c.validation for c in kept]),
-        "text_key": np.array([zlib.crc32(c.text.encode()) for c in kept], dtype=np.uint32),
-        "about": np.array(json.dumps({"speakers": list(speakers), "variants": VARIANTS})),
+        "speaker": np.array([voices[r.voice] for r in readings], dtype=np.int16),
+        "language": np.array([LANGUAGES.index(r.clip.lang) for r in readings], dtype=np.uint8),
+        "validation": np.array([r.clip.validation for r in readings]),
+        "played": np.array([r.ratio for r in readings], dtype=np.float32),
+        "text_key": np.array([zlib.crc32(r.clip.text.encode()) for r in readings], dtype=np.uint32),
+        "about": np.array(json.dumps({"voices": list(voices), "variants": VARIANTS})),
     }  # fmt: skip
     for i, made in enumerate(texts):
         arrays[f"text{i}"], arrays[f"text_starts{i}"] = np.concatenate(made), _starts(made)
@@ -144,7 +168,10 @@ def _starts(pieces: Sequence[NDArray]) -> NDArray[np.int64]:
 
 def load(path: Path) -> LmData:
     with np.load(path) as file:
-        names = ("tokens", "labels", "progress", "token_starts", "speaker", "language", "validation", "text_key", "codes")
+        names = (
+            "tokens", "labels", "progress", "token_starts", "speaker", "language", "validation", "played", "text_key",
+            "codes",
+        )  # fmt: skip
         ways = range(len(VARIANTS))
         return LmData(
             **{name: file[name] for name in names},
@@ -153,21 +180,39 @@ def load(path: Path) -> LmData:
         )
 
 
+def read_clips(index: Path) -> list[Clip]:
+    """Every clip of an index.jsonl.gz, whether its sound is here or not."""
+    clips = []
+    with gzip.open(index, "rt", encoding="utf8") as lines:
+        for line in lines:
+            entry = json.loads(line)
+            kept = {k: entry[k] for k in ("id", "lang", "text", "speaker", "speed", "samples")}
+            clips.append(Clip(
+                **kept, ids=tuple(entry["ids"]), durations=tuple(entry["durations"]), phonemes=entry["phonemes"],
+                pinyin=entry.get("pinyin", ""),
+            ))  # fmt: skip
+    return clips
+
+
 def main() -> None:
-    """Pack one or several corpora (folder with index.jsonl.gz, and its tokens; `-` stands for made-up tokens)."""
+    """Pack corpora: index files, and their clips' tokens as FILE or FILE@RATIO; `-` stands for made-up tokens."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--corpus", type=Path, action="append", required=True)
-    parser.add_argument("--tokens", action="append", required=True, help="one for each --corpus")
-    parser.add_argument("--limit", type=int, default=0, help="only so many clips of each corpus")
+    parser.add_argument("--index", type=Path, nargs="+", required=True)
+    parser.add_argument("--tokens", nargs="+", required=True, help="each may hold clips of any index")
+    parser.add_argument("--limit", type=int, default=0, help="only so many clips of each index")
     args = parser.parse_args()
-    clips: list[Clip] = []
-    tokens: dict[str, NDArray[np.int64]] = {}
-    for folder, given in zip(args.corpus, args.tokens, strict=True):
-        found = [clip for clip, _ in read_index(folder)][: args.limit or None]
-        clips += found
-        tokens |= stand_in_tokens(found) if given == "-" else read_tokens(Path(given))
-    data = pack(clips, tokens, args.out)
+    clips = {c.id: c for index in args.index for c in read_clips(index)[: args.limit or None]}
+    readings = []
+    for given in args.tokens:
+        name, _, ratio = given.partition("@")
+        tokens = stand_in_tokens(clips.values()) if name == "-" else read_tokens(Path(name))
+        found = [
+            Reading(clips[i], t, float(ratio or 1)) for i, t in tokens.items() if i in clips and len(t) > 4
+        ]
+        # other speeds are for training only: validation is on voices as they are
+        readings += [r for r in found if r.ratio == 1.0 or not r.clip.validation]
+    data = pack(readings, args.out)
     print(json.dumps({
         "clips": len(data), "speech_tokens": len(data.tokens), "text_ids": len(data.texts[0]),
         "codes": len(data.codes), "validation": int(data.validation.sum()),

@@ -1,7 +1,7 @@
-"""What the training's text side needs: the tokenizer folder, and each clip's words as read, as spoken and in letters.
+"""Text for training: the tokenizer folder, and each clip's words as read, as said and in letters.
 
-The lexicon's reading of a word is what the studio will feed; the teacher's own phonemes are what the clip holds. This
-module aligns the two word by word; `lm_batches` draws between them.
+The lexicon's reading of a word is what the studio will feed; the teacher's own phonemes are what the clip holds.
+This module aligns the two word by word; `lm_data` packs both.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from pathlib import Path
 
 from studio.text.spoken import spoken_words
 from studio.text.spoken_en import spell, word_readings
-from studio.text.spoken_symbols import MARKS, joined_symbols
+from studio.text.spoken_symbols import MARKS, VOWELS, joined_symbols
 from studio.text.spoken_zh import syllable_sounds
 from studio.training.corpus import Clip
 
-TEXT_VOCABULARY = 448
-"""Rows of the text embedding: 256 bytes, the joined symbols, two controls, and spare rows up to a multiple of 64."""
+TEXT_VOCABULARY = 384
+"""Rows of the text embedding: 256 bytes, two controls, the joined symbols, spare rows to a multiple of 64."""
 CONTROLS = ("<|endoftext|>", "<|endofprompt|>")
 FAR_READING = 0.34
 """Share of a word's sounds that may differ before the teacher is taken to have said another word form."""
 
 _TEACHER = (
-    ("eɪ", "A"), ("aɪ", "I"), ("oʊ", "O"), ("aʊ", "W"), ("ɔɪ", "Y"), ("tʃ", "ʧ"), ("dʒ", "ʤ"), ("ɜː", "ɜɹ"), ("ː", ""),
-    ("ʔ", "t"), ("g", "ɡ"), ("o", "ɔ"), ("e", "ɛ"), ("a", "æ"), ("ɪj", "i"), ("ij", "i"), ("ɹɹ", "ɹ"),
+    ("eɪ", "A"), ("aɪ", "I"), ("oʊ", "O"), ("aʊ", "W"), ("ɔɪ", "Y"), ("tʃ", "ʧ"), ("dʒ", "ʤ"),
+    ("ɜː", "ɜɹ"), ("ː", ""), ("ʔ", "t"), ("g", "ɡ"), ("o", "ɔ"), ("e", "ɛ"), ("æ", "a"), ("ð", "D"), ("ɪj", "i"), ("ij", "i"), ("ɹɹ", "ɹ"),
 )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """One word or mark of a clip's text; the alternatives are strings of spoken symbols ("" where there is none)."""
+    """One word or mark of a clip's text; its alternatives are spoken symbols, "" where there is none."""
 
     read: str
     said: str = ""
@@ -56,28 +56,56 @@ def symbol_ids() -> Mapping[str, int]:
 def write_tokenizer(folder: Path, config: Mapping[str, object]) -> None:
     """Write tokenizer.json, tokenizer_config.json and config.json (Qwen2's sizes) of the embedded checkpoint.
 
-    All 256 bytes are ids, so that any text is representable; spoken symbols of several bytes are added tokens, which
-    a reader matches before it falls back to bytes.
+    All 256 bytes are ids, so that any text is representable; spoken symbols of several bytes are added tokens,
+    which a reader matches before it falls back to bytes.
     """
     byte_table = byte_symbols()
     vocabulary = {byte_table[b]: b for b in range(256)}
     added = [
-        {"id": i, "content": s, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
-         "special": s in CONTROLS}
+        {
+            "id": i,
+            "content": s,
+            "single_word": False,
+            "lstrip": False,
+            "rstrip": False,
+            "normalized": False,
+            "special": s in CONTROLS,
+        }
         for s, i in symbol_ids().items()
     ]
-    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": False}
+    by_bytes = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": False}
     tokenizer = {
-        "version": "1.0", "truncation": None, "padding": None, "added_tokens": added, "normalizer": None,
-        "pre_tokenizer": byte_level, "post_processor": None, "decoder": byte_level,
-        "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
-                  "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False, "ignore_merges": False,
-                  "vocab": vocabulary, "merges": []},
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": added,
+        "normalizer": None,
+        "pre_tokenizer": by_bytes,
+        "post_processor": None,
+        "decoder": by_bytes,
+        "model": {
+            "type": "BPE",
+            "dropout": None,
+            "unk_token": None,
+            "continuing_subword_prefix": None,
+            "end_of_word_suffix": None,
+            "fuse_unk": False,
+            "byte_fallback": False,
+            "ignore_merges": False,
+            "vocab": vocabulary,
+            "merges": [],
+        },
     }
-    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": CONTROLS[0], "pad_token": CONTROLS[0],
-                "clean_up_tokenization_spaces": False, "model_max_length": 4096}
+    settings = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "eos_token": CONTROLS[0],
+        "pad_token": CONTROLS[0],
+        "clean_up_tokenization_spaces": False,
+        "model_max_length": 4096,
+    }
     folder.mkdir(parents=True, exist_ok=True)
-    for name, content in (("tokenizer.json", tokenizer), ("tokenizer_config.json", settings), ("config.json", config)):
+    files = {"tokenizer.json": tokenizer, "tokenizer_config.json": settings, "config.json": config}
+    for name, content in files.items():
         (folder / name).write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf8")
 
 
@@ -105,7 +133,7 @@ def teacher_sounds(phonemes: str) -> str:
 
 
 def clip_words(clip: Clip) -> list[Word]:
-    """A clip's text as words and marks, each with the reading the studio will give it and what the teacher said."""
+    """A clip's text as words and marks, each with the studio's reading and what the teacher said."""
     if clip.lang == "zh":
         return _chinese_words(clip)
     pieces = spoken_words(clip.text)
@@ -141,7 +169,7 @@ def is_spelled(sounds: str) -> bool:
 
 
 def distance(a: str, b: str) -> float:
-    """Edit distance of two readings; a stress mark counts a quarter, a change of vowel or of consonant half."""
+    """Edit distance of two readings; a stress mark counts a quarter, a vowel or consonant changed half."""
     row = [0.0]
     for c in b:
         row.append(row[-1] + _weight(c))
@@ -152,7 +180,7 @@ def distance(a: str, b: str) -> float:
     return row[-1]
 
 
-_SOFT = frozenset("iɪɛæɑɔʊuʌəɜAIOWY")
+_SOFT = frozenset(VOWELS)
 
 
 def _weight(c: str) -> float:

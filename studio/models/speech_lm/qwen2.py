@@ -82,7 +82,9 @@ class Attention(nn.Module):
         self.v_proj = nn.Linear(s.hidden, s.kv_heads * s.head_size)
         self.o_proj = nn.Linear(s.heads * s.head_size, s.hidden, bias=False)
 
-    def forward(self, x: Tensor, rope: tuple[Tensor, Tensor], attend: Attend, cache: LayerCache | None) -> Tensor:
+    def forward(
+        self, x: Tensor, rope: tuple[Tensor, Tensor], attend: Attend, cache: LayerCache | None
+    ) -> Tensor:
         b, t, _ = x.shape
         q, k, v = (
             proj(x).view(b, t, -1, self.sizes.head_size).transpose(1, 2)
@@ -171,7 +173,9 @@ class SpeechLm(nn.Module):
 
     def embedding_table(self) -> Tensor:
         """The merged vocabulary (layout.py): speech ids, sos and task, text ids: [S + 5 + text_vocab, H]."""
-        return torch.cat([self.speech_embedding.weight, self.llm_embedding.weight, self.stack.embed_tokens.weight])
+        return torch.cat(
+            [self.speech_embedding.weight, self.llm_embedding.weight, self.stack.embed_tokens.weight]
+        )
 
     def forward(
         self, ids: Tensor, positions: Tensor, attend: Attend, caches: list[LayerCache] | None = None,
