@@ -46,6 +46,7 @@ class VllmSpeechLM:
         self._engine = engine
         self._counters = counters
         self._max_model_len = max_model_len
+        self._watched: list[int] = []
         self.layout = layout
 
     @classmethod
@@ -99,6 +100,9 @@ class VllmSpeechLM:
         return self._counters.stats
 
     async def close(self) -> None:
+        for sentinel in self._watched:  # the engine is meant to end now
+            asyncio.get_running_loop().remove_reader(sentinel)
+        self._watched.clear()
         self._engine.shutdown()
 
     async def warm_up(
@@ -116,6 +120,7 @@ class VllmSpeechLM:
         loop = asyncio.get_running_loop()
         for process in vllm_compat.engine_processes(self._engine):
             loop.add_reader(process.sentinel, on_death)
+            self._watched.append(process.sentinel)
 
     @property
     def engine_pids(self) -> list[int]:
