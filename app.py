@@ -29,10 +29,17 @@ def build(settings: Settings) -> FastAPI:
     checkpoint = read_checkpoint(Path(settings.model_dir))
     supervision = Supervision(start_timeout_s=settings.start_timeout_s)
     lm_worker, token2wav_worker = (
-        WorkerProcess([sys.executable, "-m", f"studio.backends.{program}"], name, settings.for_worker(), supervision=supervision)
+        WorkerProcess(
+            [sys.executable, "-m", f"studio.backends.{program}"],
+            name,
+            settings.for_worker(),
+            supervision=supervision,
+        )
         for name, program in (("lm", "vllm_lm"), ("token2wav", "torch_token2wav"))
     )
-    frontend = TextFrontend.load(checkpoint.tokenizer_folder, checkpoint.text_frontend, checkpoint.languages, settings.max_text_chars)
+    frontend = TextFrontend.load(
+        checkpoint.tokenizer_folder, checkpoint.text_frontend, checkpoint.languages, settings.max_text_chars
+    )
     engine = Engine(
         SpeechLMClient(lm_worker),
         Token2WavClient(token2wav_worker),
@@ -48,13 +55,17 @@ def build(settings: Settings) -> FastAPI:
     )
     store = VoiceStore(settings.folder("library"), settings.max_voices)
     add_starters(store, ASSETS / "starters")
-    prompts = VoicePrompts(store, PromptEncoderClient(token2wav_worker), settings.folder("prompts"), checkpoint.id)
+    prompts = VoicePrompts(
+        store, PromptEncoderClient(token2wav_worker), settings.folder("prompts"), checkpoint.id
+    )
     return build_web(engine, store, prompts, settings, settings.served_model_name or checkpoint.id)
 
 
 def main(argv: list[str]) -> None:
     settings = exit_on_error(argv)
-    logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(
+        level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
     uvicorn.run(
         build(settings),
         host=settings.host,

@@ -61,7 +61,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     if not file.is_file():
         raise CheckpointError("checkpoint.missing_file", file=FILE, folder=folder)
     try:
-        found = yaml.load(file.read_text(encoding="utf-8"), Loader=_PlainLoader)  # noqa: S506 a safe loader
+        found = yaml.load(file.read_text(encoding="utf-8"), Loader=_PlainLoader)
         given: dict[str, Any] = dict((found or {}).get("checkpoint") or {})
         given["languages"] = tuple(given.get("languages") or LANGUAGES)
         checkpoint = Checkpoint(folder, **{"id": folder.resolve().name, **given})

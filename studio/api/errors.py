@@ -21,7 +21,14 @@ def language_of(request: Request) -> str:
     return best_language(request.headers.get("accept-language"))
 
 
-def envelope(message: str, kind: str, code: str | None, param: str | None, status: int, retry_after_s: float | None = None) -> JSONResponse:
+def envelope(
+    message: str,
+    kind: str,
+    code: str | None,
+    param: str | None,
+    status: int,
+    retry_after_s: float | None = None,
+) -> JSONResponse:
     """OpenAI's error body; Retry-After in whole seconds, rounded up."""
     headers = {"Cache-Control": "no-store"}
     if retry_after_s is not None:
@@ -34,7 +41,9 @@ def reply(error: StudioError, language: str) -> JSONResponse:
     retry_after_s = error.retry_after_s
     if retry_after_s is None and error.retryable and error.http_status in (429, 503):
         retry_after_s = float(str(error.values.get("seconds", 5)))
-    return envelope(error.message(language), error.kind, error.code, error.param, error.http_status, retry_after_s)
+    return envelope(
+        error.message(language), error.kind, error.code, error.param, error.http_status, retry_after_s
+    )
 
 
 async def on_studio_error(request: Request, error: Exception) -> JSONResponse:

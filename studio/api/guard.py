@@ -16,7 +16,7 @@ SESSION_COOKIE = "studio_session"
 def api_key_guard(api_key: str) -> Callable[[Request], None]:
     """A dependency that asks for `Authorization: Bearer KEY`, or for the page's own cookie, if a key is set.
 
-    The page is same-origin and holds no key; its cookie is signed with it, so only a browser that loaded the page passes.
+    The page is same-origin and holds no key; its cookie is signed with it, so only a browser with the page passes.
     """
 
     def guard(request: Request) -> None:
@@ -44,7 +44,9 @@ def valid_session(cookie: str, api_key: str) -> bool:
 
 
 def _mark(session: str, api_key: str) -> str:
-    return hashlib.blake2b(session.encode(), key=hashlib.sha256(api_key.encode()).digest(), digest_size=12).hexdigest()
+    return hashlib.blake2b(
+        session.encode(), key=hashlib.sha256(api_key.encode()).digest(), digest_size=12
+    ).hexdigest()
 
 
 def same_origin(request: Request) -> bool:

@@ -38,7 +38,13 @@ def service_router(engine: Engine, model_name: str, guard: Callable[..., object]
         state = engine.state()
         language = language_of(request)
         workers = [
-            {"name": w.name, "stage": w.stage, "text": render(w.stage, language), "fraction": round(w.fraction, 3), "reason": w.reason}
+            {
+                "name": w.name,
+                "stage": w.stage,
+                "text": render(w.stage, language),
+                "fraction": round(w.fraction, 3),
+                "reason": w.reason,
+            }
             for w in state.workers
         ]
         body = {

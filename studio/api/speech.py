@@ -13,7 +13,14 @@ from fastapi.responses import Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from studio.api.guard import client_of
-from studio.audio.encode import FORMATS, STREAMED_FORMATS, encode_file, encode_stream, ffmpeg_available, needs_ffmpeg
+from studio.audio.encode import (
+    FORMATS,
+    STREAMED_FORMATS,
+    encode_file,
+    encode_stream,
+    ffmpeg_available,
+    needs_ffmpeg,
+)
 from studio.engine.engine import Engine
 from studio.engine.stream import SpeechStream
 from studio.errors import InvalidRequest, RequestAborted
@@ -22,7 +29,14 @@ from studio.library.store import VoiceStore
 from studio.settings import Settings
 from studio.speech import SAMPLE_RATE_HZ, AudioChunk, Float32, Sampling, SynthesisRequest
 
-MEDIA_TYPES = {"wav": "audio/wav", "pcm": "audio/pcm", "mp3": "audio/mpeg", "opus": "audio/ogg", "flac": "audio/flac", "aac": "audio/aac"}
+MEDIA_TYPES = {
+    "wav": "audio/wav",
+    "pcm": "audio/pcm",
+    "mp3": "audio/mpeg",
+    "opus": "audio/ogg",
+    "flac": "audio/flac",
+    "aac": "audio/aac",
+}
 SEED_MAX = 2**32 - 1
 T = TypeVar("T")
 
@@ -66,7 +80,9 @@ def format_of(body: SpeechBody) -> str:
     """The wanted format; mp3 where none is named, as OpenAI has it."""
     wanted = body.response_format or "mp3"
     if wanted not in FORMATS:
-        raise InvalidRequest("request.format", param="response_format", format=wanted[:20], formats=", ".join(FORMATS))
+        raise InvalidRequest(
+            "request.format", param="response_format", format=wanted[:20], formats=", ".join(FORMATS)
+        )
     if needs_ffmpeg(wanted) and not ffmpeg_available():
         raise InvalidRequest("request.format_needs_ffmpeg", param="response_format", format=wanted)
     return wanted
@@ -80,7 +96,9 @@ def refuse_unhonoured(body: SpeechBody) -> None:
         raise InvalidRequest("request.instructions", param="instructions")
 
 
-def speech_router(engine: Engine, store: VoiceStore, prompts: VoicePrompts, settings: Settings, guard: Callable[..., object]) -> APIRouter:
+def speech_router(
+    engine: Engine, store: VoiceStore, prompts: VoicePrompts, settings: Settings, guard: Callable[..., object]
+) -> APIRouter:
     """The route; everything is validated, and the first chunk is there, before the reply begins."""
     router = APIRouter()
 
@@ -110,7 +128,9 @@ def speech_router(engine: Engine, store: VoiceStore, prompts: VoicePrompts, sett
         first = await first_or_leave(request, stream)
         headers["X-Prebuffer-Ms"] = str(round(1000 * await engine.suggested_prebuffer_s(body.input)))
         return StreamingResponse(
-            encode_stream(chunks_after(first, stream), wanted), media_type=MEDIA_TYPES[wanted], headers=headers
+            encode_stream(chunks_after(first, stream), wanted),
+            media_type=MEDIA_TYPES[wanted],
+            headers=headers,
         )
 
     return router
@@ -153,7 +173,7 @@ async def _disconnected(request: Request) -> None:
 
 
 async def chunks_after(first: AudioChunk, stream: SpeechStream) -> AsyncIterator[AudioChunk]:
-    """First chunk and the rest; leaving early, by the listener or an error, aborts the request and frees what it holds."""
+    """First chunk and the rest; leaving early, by the listener or an error, frees what the request holds."""
     try:
         yield first
         async for chunk in stream:

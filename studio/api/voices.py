@@ -12,10 +12,8 @@ from studio.audio.check import usable_clip
 from studio.audio.decode import ReferenceClip
 from studio.errors import ClipTooLarge, InvalidRequest
 from studio.library.prompts import VoicePrompts
-from studio.library.store import Voice, VoiceStore
+from studio.library.store import Voice, VoiceStore, check_transcript
 from studio.settings import Settings
-
-TRANSCRIPT_MAX_CHARS = 800
 
 
 def wire(voice: Voice) -> dict[str, object]:
@@ -32,26 +30,23 @@ def wire(voice: Voice) -> dict[str, object]:
     }
 
 
-def check_transcript(text: str) -> str:
-    """The stripped transcript; cloning by this model needs one."""
-    text = text.strip()
-    if not text:
-        raise InvalidRequest("transcript.missing", param="ref_text")
-    if len(text) > TRANSCRIPT_MAX_CHARS:
-        raise InvalidRequest("transcript.too_long", param="ref_text", characters=len(text), limit=TRANSCRIPT_MAX_CHARS)
-    return text
-
-
 async def read_clip(upload: UploadFile, settings: Settings) -> ReferenceClip:
     """The uploaded clip, decoded and judged; its file name is never used."""
     limit = int(settings.max_clip_mb * 1_000_000)
     data = await upload.read(limit + 1)
     if len(data) > limit:
-        raise ClipTooLarge("clip.too_large", param="audio_sample", megabytes=(upload.size or len(data)) / 1e6, limit=settings.max_clip_mb)
+        raise ClipTooLarge(
+            "clip.too_large",
+            param="audio_sample",
+            megabytes=(upload.size or len(data)) / 1e6,
+            limit=settings.max_clip_mb,
+        )
     return await asyncio.to_thread(usable_clip, data)
 
 
-def voices_router(store: VoiceStore, prompts: VoicePrompts, settings: Settings, guard: Callable[..., object]) -> APIRouter:
+def voices_router(
+    store: VoiceStore, prompts: VoicePrompts, settings: Settings, guard: Callable[..., object]
+) -> APIRouter:
     router = APIRouter()
 
     @router.get("/v1/audio/voices")
@@ -77,12 +72,20 @@ def voices_router(store: VoiceStore, prompts: VoicePrompts, settings: Settings, 
         transcript = check_transcript(ref_text)
         clip = await read_clip(audio_sample, settings)
         voice = store.add(
-            clip.samples, clip.sample_rate_hz, transcript, name=name, language=language[:16], consent=consent[:400], details=speaker_description[:400]
+            clip.samples,
+            clip.sample_rate_hz,
+            transcript,
+            name=name,
+            language=language[:16],
+            consent=consent[:400],
+            details=speaker_description[:400],
         )
         return wire(voice)
 
     @router.post("/v1/audio/voices/{voice}/name")
-    async def name_voice(request: Request, voice: str, name: Annotated[str, Form()], consent: Annotated[str, Form()] = "") -> dict[str, object]:
+    async def name_voice(
+        request: Request, voice: str, name: Annotated[str, Form()], consent: Annotated[str, Form()] = ""
+    ) -> dict[str, object]:
         """Give a draft its name, so that it stays."""
         guard(request)
         return wire(store.keep(voice, name, consent[:400]))

@@ -29,17 +29,24 @@ from studio.ui.blocks import build_page
 ASSETS = Path(__file__).resolve().parents[2] / "assets"
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
-Asgi = Callable[[Scope, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]]
+Asgi = Callable[
+    [Scope, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]
+]
 
 
 class SessionCookie:
-    """Gives each browser that loads the page a session of its own: its turn in the fair queue. Plain ASGI, so streams pass untouched."""
+    """Gives each browser that loads the page a session, its turn in the fair queue. Plain ASGI: streams pass untouched."""
 
     def __init__(self, app: Asgi, api_key: str) -> None:
         self._app = app
         self._api_key = api_key
 
-    async def __call__(self, scope: Scope, receive: Callable[[], Awaitable[Message]], send: Callable[[Message], Awaitable[None]]) -> None:
+    async def __call__(
+        self,
+        scope: Scope,
+        receive: Callable[[], Awaitable[Message]],
+        send: Callable[[Message], Awaitable[None]],
+    ) -> None:
         if scope["type"] != "http" or scope["path"].removeprefix(scope.get("root_path", "")) not in ("/", ""):
             await self._app(scope, receive, send)
             return
@@ -57,7 +64,9 @@ class SessionCookie:
         await self._app(scope, receive, send_with_cookie)
 
 
-def build_web(engine: Engine, store: VoiceStore, prompts: VoicePrompts, settings: Settings, model_name: str) -> FastAPI:
+def build_web(
+    engine: Engine, store: VoiceStore, prompts: VoicePrompts, settings: Settings, model_name: str
+) -> FastAPI:
     """The whole application; the engine's workers start once the server answers, and end with it."""
 
     @asynccontextmanager
@@ -78,7 +87,9 @@ def build_web(engine: Engine, store: VoiceStore, prompts: VoicePrompts, settings
     app.include_router(voices_router(store, prompts, settings, guard))
     app.include_router(service_router(engine, model_name, guard))
 
-    @app.api_route("/v1/{path:path}", methods=["GET", "POST", "PUT", "PATCH", "DELETE"], include_in_schema=False)
+    @app.api_route(
+        "/v1/{path:path}", methods=["GET", "POST", "PUT", "PATCH", "DELETE"], include_in_schema=False
+    )
     async def nothing_here(path: str) -> None:
         # Without this the page, mounted at /, would answer for routes that do not exist, in a shape of its own.
         raise HTTPException(404)
@@ -91,7 +102,12 @@ def build_web(engine: Engine, store: VoiceStore, prompts: VoicePrompts, settings
     app.mount("/web", StaticFiles(directory=ASSETS / "web"))
     origins = [o.strip() for o in settings.allowed_origins.split(",") if o.strip()]
     # Even with no origin allowed this must be here: it switches off Gradio's own CORS, which echoes every origin.
-    app.add_middleware(CORSMiddleware, allow_origins=origins, allow_methods=["GET", "POST", "DELETE"], allow_headers=["Authorization", "Content-Type"])
+    app.add_middleware(
+        CORSMiddleware,
+        allow_origins=origins,
+        allow_methods=["GET", "POST", "DELETE"],
+        allow_headers=["Authorization", "Content-Type"],
+    )
     app.add_middleware(SessionCookie, api_key=settings.api_key)
     page = build_page(store, prompts, settings)
     return gr.mount_gradio_app(app, page.blocks, path="/", **page.mount)

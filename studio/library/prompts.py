@@ -1,4 +1,4 @@
-"""Voice prompts of library voices, encoded once for each checkpoint and kept as safetensors. Does not run models itself."""
+"""Voice prompts of library voices, encoded once for each checkpoint and kept as safetensors. Runs no models itself."""
 
 from __future__ import annotations
 
@@ -22,7 +22,14 @@ class VoicePrompts:
     checkpoint_id names the models that made a prompt; another checkpoint gets prompts of its own.
     """
 
-    def __init__(self, store: VoiceStore, encoder: PromptEncoder, folder: Path, checkpoint_id: str, memory_voices: int = 64) -> None:
+    def __init__(
+        self,
+        store: VoiceStore,
+        encoder: PromptEncoder,
+        folder: Path,
+        checkpoint_id: str,
+        memory_voices: int = 64,
+    ) -> None:
         self._store = store
         self._encoder = encoder
         self._checkpoint_id = checkpoint_id
@@ -34,10 +41,12 @@ class VoicePrompts:
 
     def key(self, voice: Voice) -> str:
         """Equal for equal clip, transcript and checkpoint."""
-        return hashlib.sha256("\0".join((self._checkpoint_id, voice.clip, voice.transcript)).encode()).hexdigest()[:32]
+        return hashlib.sha256(
+            "\0".join((self._checkpoint_id, voice.clip, voice.transcript)).encode()
+        ).hexdigest()[:32]
 
     async def of(self, voice: Voice) -> VoicePrompt:
-        """The voice's prompt. Raises UnusablePromptSpeech, EngineNotReady or EngineDead if it must be encoded and cannot."""
+        """The voice's prompt. Raises UnusablePromptSpeech, EngineNotReady or EngineDead if it cannot be encoded."""
         key = self.key(voice)
         lock = self._locks.setdefault(key, asyncio.Lock())
         async with lock:
@@ -45,7 +54,9 @@ class VoicePrompts:
             if prompt is None:
                 samples, rate_hz = self._store.clip_samples(voice)
                 made = await self._encoder.encode(samples, rate_hz, voice.transcript)
-                prompt = VoicePrompt(key, voice.transcript, made.speech_tokens, made.mel, made.speaker_embedding)
+                prompt = VoicePrompt(
+                    key, voice.transcript, made.speech_tokens, made.mel, made.speaker_embedding
+                )
                 self._write(prompt)
             self._memory[key] = prompt
             while len(self._memory) > self._memory_voices:
@@ -65,7 +76,9 @@ class VoicePrompts:
     def _read(self, key: str, transcript: str) -> VoicePrompt | None:
         try:
             tensors = load_file(self._file(key))
-            return VoicePrompt(key, transcript, tensors["speech_tokens"], tensors["mel"], tensors["speaker_embedding"])
+            return VoicePrompt(
+                key, transcript, tensors["speech_tokens"], tensors["mel"], tensors["speaker_embedding"]
+            )
         except FileNotFoundError:
             return None
         except (SafetensorError, KeyError, ValueError):
@@ -75,6 +88,10 @@ class VoicePrompts:
 
     def _write(self, prompt: VoicePrompt) -> None:
         partial = self._file(f"{prompt.key}.{uuid.uuid4().hex}")
-        tensors = {"speech_tokens": prompt.speech_tokens, "mel": prompt.mel, "speaker_embedding": prompt.speaker_embedding}
+        tensors = {
+            "speech_tokens": prompt.speech_tokens,
+            "mel": prompt.mel,
+            "speaker_embedding": prompt.speaker_embedding,
+        }
         save_file(tensors, partial)
         os.replace(partial, self._file(prompt.key))

@@ -24,7 +24,15 @@ def add_starters(store: VoiceStore, folder: Path) -> int:
         samples, rate_hz = soundfile.read(folder / entry["file"], dtype="float32")
         details = f"{entry['source']} {entry['licence']}"
         try:
-            store.add(samples, rate_hz, entry["transcript"], name=entry["name"], origin="starter", language=entry["language"], details=details)
+            store.add(
+                samples,
+                rate_hz,
+                entry["transcript"],
+                name=entry["name"],
+                origin="starter",
+                language=entry["language"],
+                details=details,
+            )
         except VoiceConflict:
             continue
         added += 1

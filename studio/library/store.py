@@ -19,6 +19,7 @@ from studio.errors import ClientError, InvalidRequest, VoiceConflict, VoiceNotFo
 from studio.speech import Float32
 
 NAME_MAX_CHARS = 64
+TRANSCRIPT_MAX_CHARS = 800
 DRAFT_LIFE_S = 24 * 3600
 SCHEMA_VERSION = 1
 
@@ -42,6 +43,18 @@ class Voice:
 COLUMNS = ", ".join(Voice.__slots__)
 
 
+def check_transcript(text: str) -> str:
+    """The stripped transcript; cloning by this model needs one."""
+    text = text.strip()
+    if not text:
+        raise InvalidRequest("transcript.missing", param="ref_text")
+    if len(text) > TRANSCRIPT_MAX_CHARS:
+        raise InvalidRequest(
+            "transcript.too_long", param="ref_text", characters=len(text), limit=TRANSCRIPT_MAX_CHARS
+        )
+    return text
+
+
 class VoiceStore:
     """The table of voices and the folder of clips; owns one SQLite connection, which may be used from any thread."""
 
@@ -59,7 +72,9 @@ class VoiceStore:
     def _migrate(self) -> None:
         version = self._db.execute("PRAGMA user_version").fetchone()[0]
         if version > SCHEMA_VERSION:
-            raise RuntimeError(f"the voice library has schema {version}, this studio knows {SCHEMA_VERSION}; update the studio")
+            raise RuntimeError(
+                f"the voice library has schema {version}, this studio knows {SCHEMA_VERSION}; update the studio"
+            )
         if version == 0:
             schema = Path(__file__).with_name("schema.sql").read_text(encoding="utf-8")
             self._db.executescript(f"BEGIN; {schema}; PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
@@ -67,21 +82,45 @@ class VoiceStore:
     def close(self) -> None:
         self._db.close()
 
-    def add(self, samples: Float32, rate_hz: int, transcript: str, *, name: str | None = None, origin: str = "user",
-            language: str = "", consent: str = "", details: str = "") -> Voice:
+    def add(
+        self,
+        samples: Float32,
+        rate_hz: int,
+        transcript: str,
+        *,
+        name: str | None = None,
+        origin: str = "user",
+        language: str = "",
+        consent: str = "",
+        details: str = "",
+    ) -> Voice:
         """Keep a voice; without a name it is a draft, forgotten after a day.
 
-        Raises: InvalidRequest for a bad name or a full library; VoiceConflict for a name in use. Nothing is left behind then.
+        Raises: InvalidRequest for a bad name or a full library; VoiceConflict for a name in use.
         """
         if name is None:
             origin = "draft"
         else:
             name = self._free_name(name)
         clip = self._write_clip(samples, rate_hz)
-        voice = Voice(uuid.uuid4().hex, name, origin, transcript, language, consent, details, clip, len(samples) / rate_hz, self._now())
+        voice = Voice(
+            uuid.uuid4().hex,
+            name,
+            origin,
+            transcript,
+            language,
+            consent,
+            details,
+            clip,
+            len(samples) / rate_hz,
+            self._now(),
+        )
         marks = ", ".join("?" * len(Voice.__slots__))
         try:
-            self._db.execute(f"INSERT INTO voice ({COLUMNS}) VALUES ({marks})", [getattr(voice, c) for c in Voice.__slots__])
+            self._db.execute(
+                f"INSERT INTO voice ({COLUMNS}) VALUES ({marks})",
+                [getattr(voice, c) for c in Voice.__slots__],
+            )
         except sqlite3.IntegrityError:
             raise VoiceConflict("voice.exists", param="name", name=name) from None
         return voice
@@ -94,7 +133,10 @@ class VoiceStore:
             raise InvalidRequest("voice.name_bad", param="name", limit=NAME_MAX_CHARS)
         if self._one("name = ?", name):
             raise VoiceConflict("voice.exists", param="name", name=name)
-        if self._db.execute("SELECT count(*) FROM voice WHERE origin = 'user'").fetchone()[0] >= self._max_voices:
+        if (
+            self._db.execute("SELECT count(*) FROM voice WHERE origin = 'user'").fetchone()[0]
+            >= self._max_voices
+        ):
             raise InvalidRequest("voice.limit", limit=self._max_voices)
         return name
 
@@ -102,7 +144,9 @@ class VoiceStore:
         """Give a draft its name; it then stays."""
         voice = self.find(voice_id)
         name = self._free_name(name)
-        self._db.execute("UPDATE voice SET name = ?, origin = 'user', consent = ? WHERE id = ?", (name, consent, voice.id))
+        self._db.execute(
+            "UPDATE voice SET name = ?, origin = 'user', consent = ? WHERE id = ?", (name, consent, voice.id)
+        )
         return self.find(voice.id)
 
     def find(self, voice: str) -> Voice:
@@ -115,7 +159,9 @@ class VoiceStore:
 
     def all(self) -> list[Voice]:
         """Named voices: starters first, then the newest."""
-        rows = self._db.execute(f"SELECT {COLUMNS} FROM voice WHERE origin <> 'draft' ORDER BY origin <> 'starter', created_s DESC, name")
+        rows = self._db.execute(
+            f"SELECT {COLUMNS} FROM voice WHERE origin <> 'draft' ORDER BY origin <> 'starter', created_s DESC, name"
+        )
         return [Voice(*row) for row in rows]
 
     def delete(self, voice: str) -> Voice:
@@ -130,7 +176,9 @@ class VoiceStore:
     def forget_old_drafts(self) -> int:
         """Drop drafts older than a day; gives how many."""
         limit = self._now() - DRAFT_LIFE_S
-        old = self._db.execute("SELECT id, clip FROM voice WHERE origin = 'draft' AND created_s < ?", (limit,)).fetchall()
+        old = self._db.execute(
+            "SELECT id, clip FROM voice WHERE origin = 'draft' AND created_s < ?", (limit,)
+        ).fetchall()
         for voice_id, clip in old:
             self._db.execute("DELETE FROM voice WHERE id = ?", (voice_id,))
             self._drop_unused_clip(clip)

@@ -44,9 +44,8 @@ def build_page(store: VoiceStore, prompts: VoicePrompts, settings: Settings) -> 
         with gr.Row(elem_classes="studio-head"):
             gr.Markdown(i18n("page.title"), elem_id="title")
             gr.HTML(html_template=STATUS_TEMPLATE, js_on_load=mount_script("mountStatus"), elem_id="engine")
-        with gr.Tabs():
-            with gr.Tab(i18n("tab.studio"), id="studio"):
-                studio_tab(i18n, store, prompts, settings)
+        with gr.Tabs(), gr.Tab(i18n("tab.studio"), id="studio"):
+            studio_tab(i18n, store, prompts, settings)
         gr.Markdown(i18n("page.footer"), elem_id="footer")
     blocks.queue(api_open=False, default_concurrency_limit=8, max_size=64)
     mount = {

@@ -122,7 +122,12 @@ class Service:
 Start = Callable[..., Service]
 
 
-def serve(folder: Path, running: list[tuple[uvicorn.Server, threading.Thread]], *flags: str, limits: EngineLimits | None = None) -> Service:
+def serve(
+    folder: Path,
+    running: list[tuple[uvicorn.Server, threading.Thread]],
+    *flags: str,
+    limits: EngineLimits | None = None,
+) -> Service:
     """Start a service in a thread of its own and wait until it answers."""
     settings = load(["--data-dir", str(folder), *flags], {})
     lm, token2wav, worker = ScriptedSpeechLM(), SineToken2Wav(), ScriptedWorker("lm")

@@ -21,17 +21,29 @@ def test_health_is_200_when_speech_can_be_made(service) -> None:
 def test_metrics_count_what_happened(start_service) -> None:
     service = start_service()
     service.store.add(clip_samples(), 24000, "hello there", name="Ada")
-    httpx.post(f"{service.url}/v1/audio/speech", json={"input": "one two three", "voice": "Ada", "response_format": "pcm"})
+    httpx.post(
+        f"{service.url}/v1/audio/speech",
+        json={"input": "one two three", "voice": "Ada", "response_format": "pcm"},
+    )
     httpx.post(f"{service.url}/player/report", json={"underruns": 2, "first_sound_ms": 300, "played_ms": 600})
     service.until(service.is_idle)
-    found = {s.name: s.value for f in text_string_to_metric_families(httpx.get(f"{service.url}/metrics").text) for s in f.samples}
+    found = {
+        s.name: s.value
+        for f in text_string_to_metric_families(httpx.get(f"{service.url}/metrics").text)
+        for s in f.samples
+    }
     assert found["studio_requests_finished_total"] == 1
     assert found["studio_stream_underruns_total"] == 2
     assert abs(found["studio_audio_seconds_total"] - 15 * 960 / 24000) < 1e-9
 
 
 def test_player_report_out_of_range_is_refused(service) -> None:
-    assert httpx.post(f"{service.url}/player/report", json={"underruns": 10**9, "first_sound_ms": 0, "played_ms": 0}).status_code == 400
+    assert (
+        httpx.post(
+            f"{service.url}/player/report", json={"underruns": 10**9, "first_sound_ms": 0, "played_ms": 0}
+        ).status_code
+        == 400
+    )
 
 
 def test_key_is_asked_for_and_the_page_needs_none(start_service) -> None:
@@ -60,7 +72,12 @@ def test_page_and_its_files_are_served(service) -> None:
 
 
 def test_files_beside_the_page_are_out_of_reach(service) -> None:
-    for path in ("web/../../app.py", "web/%2e%2e/%2e%2e/app.py", "gradio_api/file=/etc/passwd", "gradio_api/file=app.py"):
+    for path in (
+        "web/../../app.py",
+        "web/%2e%2e/%2e%2e/app.py",
+        "gradio_api/file=/etc/passwd",
+        "gradio_api/file=app.py",
+    ):
         assert httpx.get(f"{service.url}/{path}").status_code in (403, 404), path
 
 

@@ -52,7 +52,9 @@ def test_every_format_holds_the_whole_speech(service, audio_format: str) -> None
 def test_aac_is_a_file_that_ffmpeg_reads_back(service) -> None:
     from studio.audio.decode import decode_clip
 
-    data = httpx.post(f"{service.url}/v1/audio/speech", json=body(response_format="aac", input=WORDS * 3)).content
+    data = httpx.post(
+        f"{service.url}/v1/audio/speech", json=body(response_format="aac", input=WORDS * 3)
+    ).content
     assert decode_clip(data).seconds > 1.0
 
 
@@ -101,13 +103,17 @@ def test_bad_request_is_told_before_any_work(service, changes, status: int, para
 
 def test_missing_field_and_broken_json_use_the_same_envelope(service) -> None:
     missing = httpx.post(f"{service.url}/v1/audio/speech", json={"voice": "Ada"})
-    broken = httpx.post(f"{service.url}/v1/audio/speech", content=b"{", headers={"Content-Type": "application/json"})
+    broken = httpx.post(
+        f"{service.url}/v1/audio/speech", content=b"{", headers={"Content-Type": "application/json"}
+    )
     assert (missing.status_code, missing.json()["error"]["param"]) == (400, "input")
     assert (broken.status_code, broken.json()["error"]["type"]) == (400, "invalid_request_error")
 
 
 def test_messages_come_in_the_language_that_the_client_accepts(service) -> None:
-    chinese = httpx.post(f"{service.url}/v1/audio/speech", json=body(input=""), headers={"Accept-Language": "zh-CN,zh;q=0.9"})
+    chinese = httpx.post(
+        f"{service.url}/v1/audio/speech", json=body(input=""), headers={"Accept-Language": "zh-CN,zh;q=0.9"}
+    )
     assert "没有要朗读的文字" in chinese.json()["error"]["message"]
 
 
@@ -134,7 +140,11 @@ def test_full_line_is_429_with_retry_after_and_nothing_started(start_service) ->
 def test_engine_that_is_not_ready_is_503_and_says_how_long(service) -> None:
     service.in_loop(lambda: service.worker.to("starting", "stage.weights"))
     reply = httpx.post(f"{service.url}/v1/audio/speech", json=body())
-    assert (reply.status_code, reply.json()["error"]["code"], reply.headers["retry-after"]) == (503, "engine_not_ready", "12")
+    assert (reply.status_code, reply.json()["error"]["code"], reply.headers["retry-after"]) == (
+        503,
+        "engine_not_ready",
+        "12",
+    )
     health = httpx.get(f"{service.url}/health")
     assert health.status_code == 503 and health.json()["workers"][0]["text"] == "loading the weights"
 
@@ -148,7 +158,10 @@ def test_failure_before_the_first_sound_has_its_status(service) -> None:
 
 def test_failure_in_the_middle_breaks_the_stream_and_never_shortens_it(service) -> None:
     service.lm.enqueue(Say(60), Raise(SpeechLMError("speech.lm_failed", reason="scripted")))
-    with pytest.raises(httpx.RemoteProtocolError), httpx.stream("POST", f"{service.url}/v1/audio/speech", json=body()) as reply:
+    with (
+        pytest.raises(httpx.RemoteProtocolError),
+        httpx.stream("POST", f"{service.url}/v1/audio/speech", json=body()) as reply,
+    ):
         assert reply.status_code == 200
         reply.read()
     service.until(service.is_idle)
@@ -156,7 +169,10 @@ def test_failure_in_the_middle_breaks_the_stream_and_never_shortens_it(service) 
 
 def test_worker_death_in_the_middle_breaks_the_stream(service) -> None:
     service.lm.enqueue(Say(60), WaitFor(asyncio.Event()))
-    with pytest.raises(httpx.RemoteProtocolError), httpx.stream("POST", f"{service.url}/v1/audio/speech", json=body(), timeout=30) as reply:
+    with (
+        pytest.raises(httpx.RemoteProtocolError),
+        httpx.stream("POST", f"{service.url}/v1/audio/speech", json=body(), timeout=30) as reply,
+    ):
         service.in_loop(lambda: service.worker.to("restarting", "stage.restarting"))
         reply.read()
     service.until(service.is_idle)
@@ -202,7 +218,9 @@ def test_two_voices_at_once_keep_their_own_sound(service) -> None:
 
     async def both() -> list[bytes]:
         async with httpx.AsyncClient(timeout=30) as client:
-            replies = await asyncio.gather(*(client.post(url, json=body(voice=name)) for name in ("Ada", "Bob") * 3))
+            replies = await asyncio.gather(
+                *(client.post(url, json=body(voice=name)) for name in ("Ada", "Bob") * 3)
+            )
         return [reply.content for reply in replies]
 
     assert asyncio.run(both()) == [alone["Ada"], alone["Bob"]] * 3

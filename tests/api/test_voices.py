@@ -13,7 +13,13 @@ import soundfile
 from tests.api.conftest import clip_bytes, clip_samples
 
 
-def save(service, data: bytes | None, name: str | None = "Bob", ref_text: str = "what is said", filename: str = "clip.wav") -> httpx.Response:
+def save(
+    service,
+    data: bytes | None,
+    name: str | None = "Bob",
+    ref_text: str = "what is said",
+    filename: str = "clip.wav",
+) -> httpx.Response:
     files = {} if data is None else {"audio_sample": (filename, data)}
     fields = {"ref_text": ref_text} | ({} if name is None else {"name": name})
     return httpx.post(f"{service.url}/v1/audio/voices", data=fields, files=files, timeout=60)
@@ -26,7 +32,10 @@ def names(service) -> list[str]:
 def test_saved_voice_is_listed_spoken_and_deleted(service) -> None:
     made = save(service, clip_bytes())
     assert made.status_code == 200 and made.json()["name"] == "Bob" and "Bob" in names(service)
-    spoken = httpx.post(f"{service.url}/v1/audio/speech", json={"input": "hello you", "voice": "Bob", "response_format": "pcm"})
+    spoken = httpx.post(
+        f"{service.url}/v1/audio/speech",
+        json={"input": "hello you", "voice": "Bob", "response_format": "pcm"},
+    )
     assert spoken.status_code == 200 and spoken.content
     assert httpx.delete(f"{service.url}/v1/audio/voices/Bob").json()["deleted"] is True
     assert "Bob" not in names(service)
@@ -36,7 +45,13 @@ def test_saved_voice_is_listed_spoken_and_deleted(service) -> None:
 def test_voice_without_a_name_is_a_draft_that_can_be_kept(service) -> None:
     draft = save(service, clip_bytes(), name=None).json()
     assert draft["name"] is None and names(service) == ["Ada"]
-    assert httpx.post(f"{service.url}/v1/audio/speech", json={"input": "hi you", "voice": draft["id"], "response_format": "pcm"}).status_code == 200
+    assert (
+        httpx.post(
+            f"{service.url}/v1/audio/speech",
+            json={"input": "hi you", "voice": draft["id"], "response_format": "pcm"},
+        ).status_code
+        == 200
+    )
     kept = httpx.post(f"{service.url}/v1/audio/voices/{draft['id']}/name", data={"name": "Kept"})
     assert kept.status_code == 200 and "Kept" in names(service)
 
@@ -88,7 +103,10 @@ def test_huge_upload_is_413(start_service) -> None:
     assert (reply.status_code, reply.json()["error"]["code"]) == (413, "clip_too_large")
 
 
-@pytest.mark.parametrize(("audio_format", "filename"), [("FLAC", "clip.mp3"), ("OGG", "clip"), ("WAV", "clip.txt"), ("WAV", "../../evil.wav")])
+@pytest.mark.parametrize(
+    ("audio_format", "filename"),
+    [("FLAC", "clip.mp3"), ("OGG", "clip"), ("WAV", "clip.txt"), ("WAV", "../../evil.wav")],
+)
 def test_content_counts_and_not_the_file_name(service, audio_format: str, filename: str) -> None:
     assert save(service, clip_bytes(audio_format=audio_format), filename=filename).status_code == 200
 

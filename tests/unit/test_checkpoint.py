@@ -16,16 +16,25 @@ def written(folder: Path, text: str) -> Path:
 def test_ours_says_how_text_is_read(tmp_path: Path) -> None:
     text = "checkpoint: {id: tiny-1, text_frontend: spoken, languages: [en, zh], min_token_text_ratio: 0.5}\n"
     found = read_checkpoint(written(tmp_path, text))
-    assert (found.id, found.text_frontend, found.languages, found.min_token_text_ratio) == ("tiny-1", "spoken", ("en", "zh"), 0.5)
+    assert (found.id, found.text_frontend, found.languages, found.min_token_text_ratio) == (
+        "tiny-1",
+        "spoken",
+        ("en", "zh"),
+        0.5,
+    )
 
 
 def test_tags_of_the_official_file_are_read_as_plain_values_and_run_nothing(tmp_path: Path) -> None:
-    text = "sample_rate: 24000\nllm: !new:os.system\n    command: !ref <sample_rate>\nseed: !apply:os.abort []\n"
+    text = (
+        "sample_rate: 24000\nllm: !new:os.system\n    command: !ref <sample_rate>\nseed: !apply:os.abort []\n"
+    )
     found = read_checkpoint(written(tmp_path, text))
     assert (found.text_frontend, found.min_token_text_ratio, found.id) == ("raw", 2.0, tmp_path.name)
 
 
-@pytest.mark.parametrize("text", ["checkpoint: [", "checkpoint: {idd: x}", "checkpoint: {text_frontend: magic}", "checkpoint: 3"])
+@pytest.mark.parametrize(
+    "text", ["checkpoint: [", "checkpoint: {idd: x}", "checkpoint: {text_frontend: magic}", "checkpoint: 3"]
+)
 def test_broken_description_names_the_file(tmp_path: Path, text: str) -> None:
     with pytest.raises(CheckpointError, match=FILE):
         read_checkpoint(written(tmp_path, text))

@@ -30,7 +30,9 @@ def test_error_keeps_its_sentence_across_a_pipe() -> None:
 
 
 def test_catalogues_have_the_same_keys_and_fields() -> None:
-    fields = {name: {k: set(re.findall(r"{(\w+)", v)) for k, v in catalogue(name).items()} for name in LANGUAGES}
+    fields = {
+        name: {k: set(re.findall(r"{(\w+)", v)) for k, v in catalogue(name).items()} for name in LANGUAGES
+    }
     assert fields["en"] == fields["zh"]
 
 
@@ -38,10 +40,19 @@ def test_every_key_in_the_code_is_in_the_catalogue() -> None:
     root = Path(errors.__file__).parent
     families = {k.split(".")[0] for k in catalogue("en") if "." in k}
     pattern = re.compile(rf'"((?:{"|".join(sorted(families))})\.[a-z_0-9]+)"')
-    used = {(p.name, key) for p in root.rglob("*.py") for key in pattern.findall(p.read_text(encoding="utf-8"))}
-    missing = sorted((file, key) for file, key in used if key not in catalogue("en") and not key.endswith((".json", ".sql")))
+    used = {
+        (p.name, key) for p in root.rglob("*.py") for key in pattern.findall(p.read_text(encoding="utf-8"))
+    }
+    missing = sorted(
+        (file, key)
+        for file, key in used
+        if key not in catalogue("en") and not key.endswith((".json", ".sql"))
+    )
     assert not missing
 
 
 def test_unknown_language_falls_back_to_english() -> None:
-    assert render("text.empty", "fr") == json.loads((Path("assets/messages/en.json")).read_text(encoding="utf-8"))["text.empty"]
+    assert (
+        render("text.empty", "fr")
+        == json.loads((Path("assets/messages/en.json")).read_text(encoding="utf-8"))["text.empty"]
+    )

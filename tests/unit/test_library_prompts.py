@@ -20,7 +20,13 @@ class CountingEncoder:
         self.calls += 1
         await asyncio.sleep(0)
         n = len(samples) // 960
-        return VoicePrompt("", prompt_text, np.arange(n, dtype=np.int32), np.ones((2 * n, 80), np.float32), np.ones(192, np.float32))
+        return VoicePrompt(
+            "",
+            prompt_text,
+            np.arange(n, dtype=np.int32),
+            np.ones((2 * n, 80), np.float32),
+            np.ones(192, np.float32),
+        )
 
 
 @pytest.fixture
@@ -41,7 +47,9 @@ def test_many_askers_at_once_encode_once(voice: tuple[VoiceStore, Voice], tmp_pa
     assert encoder.calls == 1 and len({p.key for p in found}) == 1
 
 
-def test_prompt_is_read_from_its_file_after_a_restart(voice: tuple[VoiceStore, Voice], tmp_path: Path) -> None:
+def test_prompt_is_read_from_its_file_after_a_restart(
+    voice: tuple[VoiceStore, Voice], tmp_path: Path
+) -> None:
     store, ada = voice
     asyncio.run(VoicePrompts(store, CountingEncoder(), tmp_path / "prompts", "one").of(ada))
     encoder = CountingEncoder()

@@ -17,7 +17,22 @@ def snapshot() -> EngineStats:
         seconds.observe(value)
     shot = seconds.snapshot()
     state = EngineState(True, False, False, "stage.ready", 1.0, 0.0, (WorkerState("lm", restarts=2),), 3, 4)
-    return EngineStats(state, {"stop": 5, "aborted": 1}, shot, shot, shot, shot, shot, 12.5, 6, 1.5, (), 2, LmStats(0.25, 10), Token2WavStats(rows_open=2))
+    return EngineStats(
+        state,
+        {"stop": 5, "aborted": 1},
+        shot,
+        shot,
+        shot,
+        shot,
+        shot,
+        12.5,
+        6,
+        1.5,
+        (),
+        2,
+        LmStats(0.25, 10),
+        Token2WavStats(rows_open=2),
+    )
 
 
 def test_every_declared_metric_is_exported_and_no_other() -> None:
@@ -27,7 +42,9 @@ def test_every_declared_metric_is_exported_and_no_other() -> None:
 
 
 def test_histograms_are_cumulative_with_their_sum() -> None:
-    ttfa = next(f for f in text_string_to_metric_families(exposition(snapshot())) if f.name == names.TTFA_SECONDS.name)
+    ttfa = next(
+        f for f in text_string_to_metric_families(exposition(snapshot())) if f.name == names.TTFA_SECONDS.name
+    )
     found = {(s.name, s.labels.get("le")): s.value for s in ttfa.samples}
     assert found[(names.TTFA_SECONDS.name + "_bucket", "0.1")] == 1
     assert found[(names.TTFA_SECONDS.name + "_bucket", "1")] == 3
@@ -42,4 +59,6 @@ def test_metrics_of_a_dead_worker_are_absent_rather_than_zero() -> None:
 
 def test_names_follow_the_conventions() -> None:
     for metric in names.ALL:
-        assert metric.name.startswith("studio_") and (metric.name.endswith("_total") == (metric.kind == "counter"))
+        assert metric.name.startswith("studio_") and (
+            metric.name.endswith("_total") == (metric.kind == "counter")
+        )

@@ -26,7 +26,9 @@ def test_hyphens_and_underscores_are_the_same_flag() -> None:
         ([], {"STUDIO_MAX_NUM_SEQ": "3"}, "STUDIO_MAX_NUM_SEQS"),
     ],
 )
-def test_unknown_name_is_refused_with_the_nearest(argv: list[str], environ: dict[str, str], nearest: str) -> None:
+def test_unknown_name_is_refused_with_the_nearest(
+    argv: list[str], environ: dict[str, str], nearest: str
+) -> None:
     with pytest.raises(SettingsError, match=f"Did you mean {nearest}"):
         load(argv, environ)
 
@@ -38,7 +40,9 @@ def test_unknown_key_of_the_file_is_refused(tmp_path: Path) -> None:
         load(["--config", str(config)], {})
 
 
-@pytest.mark.parametrize("argv", [["--port", "x"], ["--top-p", "7"], ["--device", "tpu"], ["--config", "/nowhere.toml"], ["word"]])
+@pytest.mark.parametrize(
+    "argv", [["--port", "x"], ["--top-p", "7"], ["--device", "tpu"], ["--config", "/nowhere.toml"], ["word"]]
+)
 def test_impossible_value_is_refused(argv: list[str]) -> None:
     with pytest.raises(SettingsError):
         load(argv, {})

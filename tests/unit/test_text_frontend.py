@@ -33,7 +33,13 @@ def test_prompt_text_is_read_by_the_same_rules(frontend: TextFrontend) -> None:
 
 @pytest.mark.parametrize(
     ("text", "key"),
-    [("", "text.empty"), (" \n\t", "text.empty"), ("?!...", "text.only_marks"), ("😀", "text.only_marks"), ("a" * 101, "text.too_long")],
+    [
+        ("", "text.empty"),
+        (" \n\t", "text.empty"),
+        ("?!...", "text.only_marks"),
+        ("😀", "text.only_marks"),
+        ("a" * 101, "text.too_long"),
+    ],
 )
 def test_bad_text_is_refused_with_its_sentence(frontend: TextFrontend, text: str, key: str) -> None:
     with pytest.raises(InvalidRequest) as caught:

@@ -41,6 +41,8 @@ def test_sign_that_the_grammar_refuses_does_not_keep_the_number_from_being_read(
     assert "seven" in normalize(text)
 
 
-@pytest.mark.parametrize(("text", "marks"), [("...", True), ("！？。", True), ("😀", True), ("a.", False), ("3", False), ("好", False)])
+@pytest.mark.parametrize(
+    ("text", "marks"), [("...", True), ("！？。", True), ("😀", True), ("a.", False), ("3", False), ("好", False)]
+)
 def test_only_marks(text: str, marks: bool) -> None:
     assert only_marks(text) is marks

@@ -45,7 +45,9 @@ def test_number_is_never_cut(number: str) -> None:
         assert any(number in segment for segment in cut("ab " * before + number + " cd" * 50, SHORT))
 
 
-@pytest.mark.parametrize("text", ["Mr. Brown met J. R. Tolkien, e.g. at noon and so on.", "It is version 2.0 of it, isn't it?"])
+@pytest.mark.parametrize(
+    "text", ["Mr. Brown met J. R. Tolkien, e.g. at noon and so on.", "It is version 2.0 of it, isn't it?"]
+)
 def test_dot_of_an_abbreviation_or_number_ends_no_sentence(text: str) -> None:
     assert cut(text, SegmentLimits(5.0, 0.0)) == [text]
 

@@ -9,12 +9,11 @@ from typing import Any
 import gradio as gr
 import numpy as np
 
-from studio.api.voices import check_transcript
 from studio.audio.check import best_part, usable_clip
 from studio.audio.decode import decode_clip
 from studio.errors import InvalidRequest, StudioError
 from studio.library.prompts import VoicePrompts
-from studio.library.store import Voice, VoiceStore
+from studio.library.store import Voice, VoiceStore, check_transcript
 from studio.messages import best_language, render
 from studio.settings import Settings
 from studio.ui.scripts import mount_script
@@ -24,7 +23,8 @@ PLAYER_TEMPLATE = (
     "<canvas data-part='wave' role='img' aria-label='waveform'></canvas>"
     "<p class='player-line'><span data-part='status' role='status' aria-live='polite'></span>"
     " <span data-part='figures' class='player-figures'></span></p>"
-    "<div class='player-buttons'><button type='button' data-part='replay' hidden>▶ <span data-say='player.replay'></span></button>"
+    "<div class='player-buttons'><button type='button' data-part='replay' hidden>"
+    "▶ <span data-say='player.replay'></span></button>"
     "<a data-part='download' download='speech.wav' hidden>⬇ <span>WAV</span></a></div></div>"
 )
 ERROR_TEMPLATE = "<p class='field-error' data-part='error' role='alert' hidden></p>"
@@ -60,35 +60,67 @@ def studio_tab(i18n: gr.I18n, store: VoiceStore, prompts: VoicePrompts, settings
     """Lay the tab out, then wire it."""
     first = store.all()[0] if store.all() else None
     with gr.Row(equal_height=False):
-        with gr.Column(scale=2, min_width=320):
-            with gr.Tabs(elem_id="source"):
-                with gr.Tab(i18n("tab.pick"), id="pick") as pick_tab:
-                    voice = gr.Dropdown(voice_choices(store), value=first.id if first else None, label=i18n("field.voice"), elem_id="voice", filterable=True)
-                    error_place("voice")
-                    details = gr.Markdown(describe(first, "en") if first else "", elem_id="voice-details")
-                    sample = gr.Audio(label=i18n("field.sample"), interactive=False, elem_id="voice-sample", buttons=[])
-                    delete = gr.Button(i18n("button.delete"), size="sm", variant="secondary", elem_id="delete-voice")
-                with gr.Tab(i18n("tab.clone"), id="clone") as clone_tab:
-                    clip = gr.Audio(sources=["upload", "microphone"], type="filepath", label=i18n("field.clip"), elem_id="clip", buttons=[])
-                    verdict = gr.Markdown("", elem_id="verdict")
-                    use_best = gr.Button(i18n("button.best_part"), size="sm", visible=False, elem_id="use-best")
-                    error_place("clip")
-                    transcript = gr.Textbox(label=i18n("field.transcript"), placeholder=i18n("field.transcript_hint"), lines=2, elem_id="transcript")
-                    error_place("transcript")
-                    with gr.Row():
-                        name = gr.Textbox(label=i18n("field.name"), max_lines=1, elem_id="name", scale=3, max_length=64)
-                        keep = gr.Button(i18n("button.keep"), elem_id="keep", scale=1, min_width=90)
-                    consent = gr.Checkbox(label=i18n("field.consent"), elem_id="consent")
-                    kept = gr.Markdown("", elem_id="kept")
+        with gr.Column(scale=2, min_width=320), gr.Tabs(elem_id="source"):
+            with gr.Tab(i18n("tab.pick"), id="pick") as pick_tab:
+                voice = gr.Dropdown(
+                    voice_choices(store),
+                    value=first.id if first else None,
+                    label=i18n("field.voice"),
+                    elem_id="voice",
+                    filterable=True,
+                )
+                error_place("voice")
+                details = gr.Markdown(describe(first, "en") if first else "", elem_id="voice-details")
+                sample = gr.Audio(
+                    label=i18n("field.sample"), interactive=False, elem_id="voice-sample", buttons=[]
+                )
+                delete = gr.Button(
+                    i18n("button.delete"), size="sm", variant="secondary", elem_id="delete-voice"
+                )
+            with gr.Tab(i18n("tab.clone"), id="clone") as clone_tab:
+                clip = gr.Audio(
+                    sources=["upload", "microphone"],
+                    type="filepath",
+                    label=i18n("field.clip"),
+                    elem_id="clip",
+                    buttons=[],
+                )
+                verdict = gr.Markdown("", elem_id="verdict")
+                use_best = gr.Button(
+                    i18n("button.best_part"), size="sm", visible=False, elem_id="use-best"
+                )
+                error_place("clip")
+                transcript = gr.Textbox(
+                    label=i18n("field.transcript"),
+                    placeholder=i18n("field.transcript_hint"),
+                    lines=2,
+                    elem_id="transcript",
+                )
+                error_place("transcript")
+                with gr.Row():
+                    name = gr.Textbox(
+                        label=i18n("field.name"), max_lines=1, elem_id="name", scale=3, max_length=64
+                    )
+                    keep = gr.Button(i18n("button.keep"), elem_id="keep", scale=1, min_width=90)
+                consent = gr.Checkbox(label=i18n("field.consent"), elem_id="consent")
+                kept = gr.Markdown("", elem_id="kept")
         with gr.Column(scale=3, min_width=320):
-            text = gr.Textbox(label=i18n("field.text"), placeholder=i18n("field.text_hint"), lines=5, max_lines=14, elem_id="text")
+            text = gr.Textbox(
+                label=i18n("field.text"),
+                placeholder=i18n("field.text_hint"),
+                lines=5,
+                max_lines=14,
+                elem_id="text",
+            )
             error_place("text")
             with gr.Row():
                 speak = gr.Button(i18n("button.speak"), variant="primary", elem_id="speak", scale=3)
                 stop = gr.Button(i18n("button.stop"), variant="stop", elem_id="stop", scale=1, min_width=90)
             gr.HTML(html_template=PLAYER_TEMPLATE, js_on_load=mount_script("mountPlayer"), elem_id="player")
             with gr.Accordion(i18n("field.advanced"), open=False):
-                seed = gr.Textbox(label=i18n("field.seed"), placeholder=i18n("field.seed_hint"), max_lines=1, elem_id="seed")
+                seed = gr.Textbox(
+                    label=i18n("field.seed"), placeholder=i18n("field.seed_hint"), max_lines=1, elem_id="seed"
+                )
                 error_place("seed")
 
     async def on_load(request: gr.Request) -> tuple[Any, ...]:
@@ -97,7 +129,9 @@ def studio_tab(i18n: gr.I18n, store: VoiceStore, prompts: VoicePrompts, settings
         shown = await on_voice(chosen.id, request) if chosen else ("", None)
         return (gr.Dropdown(choices=choices, value=chosen.id if chosen else None), *shown)
 
-    async def on_voice(voice_id: str | None, request: gr.Request) -> tuple[str, tuple[int, np.ndarray] | None]:
+    async def on_voice(
+        voice_id: str | None, request: gr.Request
+    ) -> tuple[str, tuple[int, np.ndarray] | None]:
         if not voice_id:
             return "", None
         try:
@@ -114,7 +148,9 @@ def studio_tab(i18n: gr.I18n, store: VoiceStore, prompts: VoicePrompts, settings
             found = await asyncio.to_thread(lambda: usable_clip(Path(path).read_bytes()))
         except StudioError as error:
             return f"⚠️ {error.message(language)}", gr.Button(visible=error.key == "clip.too_long")
-        return "✅ " + render("page.clip_good", language, seconds=len(found.samples) / found.sample_rate_hz), gr.Button(visible=False)
+        return "✅ " + render(
+            "page.clip_good", language, seconds=len(found.samples) / found.sample_rate_hz
+        ), gr.Button(visible=False)
 
     async def on_best_part(path: str | None, request: gr.Request) -> Any:
         if not path:
@@ -122,7 +158,9 @@ def studio_tab(i18n: gr.I18n, store: VoiceStore, prompts: VoicePrompts, settings
         part = await asyncio.to_thread(lambda: best_part(decode_clip(Path(path).read_bytes())))
         return as_sound(part.samples, part.sample_rate_hz)
 
-    async def on_keep(path: str | None, said: str, wanted: str, agreed: bool, request: gr.Request) -> tuple[str, Any]:
+    async def on_keep(
+        path: str | None, said: str, wanted: str, agreed: bool, request: gr.Request
+    ) -> tuple[str, Any]:
         language = language_of(request)
         try:
             if not path:
@@ -130,10 +168,18 @@ def studio_tab(i18n: gr.I18n, store: VoiceStore, prompts: VoicePrompts, settings
             if not agreed:
                 raise InvalidRequest("page.consent_missing", param="consent")
             found = await asyncio.to_thread(lambda: usable_clip(Path(path).read_bytes()))
-            made = store.add(found.samples, found.sample_rate_hz, check_transcript(said), name=wanted, consent=render("field.consent", "en"))
+            made = store.add(
+                found.samples,
+                found.sample_rate_hz,
+                check_transcript(said),
+                name=wanted,
+                consent=render("field.consent", "en"),
+            )
         except StudioError as error:
             return f"⚠️ {error.message(language)}", gr.skip()
-        return "✅ " + render("page.kept", language, name=made.name), gr.Dropdown(choices=voice_choices(store), value=made.id)
+        return "✅ " + render("page.kept", language, name=made.name), gr.Dropdown(
+            choices=voice_choices(store), value=made.id
+        )
 
     async def on_delete(voice_id: str | None, request: gr.Request) -> Any:
         if not voice_id:
@@ -159,7 +205,7 @@ def studio_tab(i18n: gr.I18n, store: VoiceStore, prompts: VoicePrompts, settings
     pick_tab.select(None, None, source, js="() => 'pick'")
     clone_tab.select(None, None, source, js="() => 'clip'")
     wanted = [text, source, voice, clip, transcript, seed]
-    play = "(text, source, voice, clip, transcript, seed) => { window.studio.speak(text, source, voice, clip, transcript, seed); }"
+    play = "(...fields) => { window.studio.speak(...fields); }"
     speak.click(None, wanted, None, js=play)
     text.submit(None, wanted, None, js=play)
     stop.click(None, None, None, js="() => { window.studio.stop(); }")
