@@ -49,7 +49,7 @@ def _plain(loader: yaml.SafeLoader, _tag: str, node: yaml.Node) -> Any:
         return loader.construct_mapping(node, deep=True)
     if isinstance(node, yaml.SequenceNode):
         return loader.construct_sequence(node, deep=True)
-    return loader.construct_scalar(node)  # type: ignore[arg-type]
+    return loader.construct_scalar(node)
 
 
 _PlainLoader.add_multi_constructor("!", _plain)

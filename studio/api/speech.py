@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Annotated, Literal, TypeVar
 
 import numpy as np
@@ -172,7 +172,7 @@ async def _disconnected(request: Request) -> None:
         pass
 
 
-async def chunks_after(first: AudioChunk, stream: SpeechStream) -> AsyncIterator[AudioChunk]:
+async def chunks_after(first: AudioChunk, stream: SpeechStream) -> AsyncGenerator[AudioChunk, None]:
     """First chunk and the rest; leaving early, by the listener or an error, frees what the request holds."""
     try:
         yield first

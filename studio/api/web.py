@@ -35,7 +35,7 @@ Asgi = Callable[
 
 
 class SessionCookie:
-    """Gives each browser that loads the page a session, its turn in the fair queue. Plain ASGI: streams pass untouched."""
+    """Gives each browser that loads the page a session: its turn in the fair queue. Plain ASGI, streams pass."""
 
     def __init__(self, app: Asgi, api_key: str) -> None:
         self._app = app
