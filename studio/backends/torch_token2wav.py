@@ -65,9 +65,8 @@ class TorchToken2Wav:
 
     def __init__(self, flow: Flow, hift: Hift, *, device: str = "cpu", voice_cache: int = 16) -> None:
         if hift.config.sample_rate_hz != SAMPLE_RATE_HZ or hift.config.samples_per_frame != MEL_HOP_SAMPLES:
-            raise CheckpointError(
-                "checkpoint.key", file="hift", tensor="ups", problem=f"makes {hift.config.samples_per_frame} samples a frame"
-            )
+            problem = f"makes {hift.config.samples_per_frame} samples a mel frame, not {MEL_HOP_SAMPLES}"
+            raise CheckpointError("checkpoint.key", file="hift", tensor="ups", problem=problem)
         self._device = torch.device(device)
         self._flow = flow.to(self._device).eval()
         self._hift = hift.to(self._device).eval().fold_weight_norm()

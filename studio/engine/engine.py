@@ -133,11 +133,11 @@ class Engine:
         return utterance.stream
 
     def check(self, text: str) -> None:
-        """Refuse what submit would refuse, but for a full line; for an edge with work to do before it submits.
+        """Refuse what submit would refuse at once, but for a full line; for an edge with work to do before it.
 
         Raises: InvalidRequest for the text, EngineNotReady, EngineDraining.
         """
-        self._text.segments(text)
+        self._text.check(text)
         self._refuse_unless_ready()
 
     def position(self, request_id: str) -> int:

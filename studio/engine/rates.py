@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from studio.engine.stats import RequestSummary
+from studio.speech import BLOCK_TOKENS, TOKEN_RATE_HZ
 
 EWMA_WEIGHT = 0.3
 LEAST_PREBUFFER_S = 0.1
 FIRST_GUESS_RATE = 1.0
+BLOCK_S = BLOCK_TOKENS / TOKEN_RATE_HZ
+FIRST_CHUNK_S = 0.6
+"""Sound of the first step, less what the vocoder holds back."""
 FIRST_GUESS_S_PER_ID = 0.1
 """Seconds of speech for one text id before any request was measured; phonemes are about so long."""
 
@@ -21,12 +25,12 @@ class Rates:
 
     def request_ended(self, summary: RequestSummary, text_ids: int, running: float) -> None:
         """Learn from a request that ended well. running: requests voiced at once meanwhile, on average."""
-        if summary.reason != "stop" or not summary.rtf or not text_ids:
+        if summary.reason != "stop" or not text_ids:
             return
-        rate = 1.0 / summary.rtf
-        self._best = rate if self._best is None else max(rate, _moved(self._best, rate))
-        self._together = _moved(self._together, rate * max(1.0, running))
         self._s_per_id = _moved(self._s_per_id, summary.audio_s / text_ids)
+        if summary.rate is not None:
+            self._best = max(summary.rate, _moved(self._best, summary.rate))
+            self._together = _moved(self._together, summary.rate * max(1.0, running))
 
     def measured_rate(self, running: int = 1) -> float | None:
         """Audio seconds per wall second that each of so many requests can expect; None before the first one.
@@ -45,12 +49,12 @@ class Rates:
         """Seconds of sound to hold before playing so that the player does not run dry.
 
         At rate r the sound still to be made when playing begins must arrive while all of it is played. Below 1
-        that asks for (1 - r) of the whole. Below 2 a step of two blocks may take longer than one block lasts, so
-        that difference is kept as well.
+        that asks for (1 - r) of the whole. One step makes one block while little is in hand, which takes 1 / r of
+        it; half as much again is kept for a newcomer's step in between, less what the first chunk itself holds.
         """
         rate = self.measured_rate(running) or FIRST_GUESS_RATE
         whole_s = self.expected_audio_s(text_ids)
-        step_s = max(0.0, 2.0 / max(rate, 0.2) - 1.0)
+        step_s = max(0.0, 1.5 * BLOCK_S / max(rate, 0.2) - FIRST_CHUNK_S)
         return LEAST_PREBUFFER_S + min(whole_s, max(0.0, 1.0 - rate) * whole_s + step_s)
 
 

@@ -40,6 +40,8 @@ class RequestSummary:
     queue_s: float
     ttfa_s: float | None
     rtf: float | None
+    rate: float | None
+    """Audio seconds per wall second between the first and the last chunk, unless the listener held it up."""
     ended_s: float
     """Clock time of the end, for ages only."""
     reason: str

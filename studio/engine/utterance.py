@@ -61,9 +61,11 @@ class Utterance:
         self._arrived_s = parts.clock()
         self._began_s: float | None = None
         self._last_chunk_s: float | None = None
+        self._first_audio_s = 0.0
         self._tokens = 0
         self._error: StudioError | None = None
         self._reason = RequestAborted.code
+        self._held_up = False
         self._full = asyncio.Event()
         self._room = asyncio.Event()
         self.stream = SpeechStream(request_id, self._on_read, self._abort)
@@ -169,11 +171,12 @@ class Utterance:
         now_s = self._parts.clock()
         if self._playback.first_chunk_s is None:
             self._playback.first_chunk_s = now_s
+            self._first_audio_s = len(samples) / SAMPLE_RATE_HZ
         self._last_chunk_s = now_s
         self._playback.audio_s += len(samples) / SAMPLE_RATE_HZ
         self.stream.push(samples)
         if self.stream.waiting_s > self._parts.max_ahead_s:
-            self._playback.paused = True
+            self._playback.paused = self._held_up = True
             self._room.clear()
             self._full.set()
 
@@ -203,6 +206,12 @@ class Utterance:
     def _seed(self, number: int) -> int:
         return (self._request.sampling.seed + number) % (1 << 32)
 
+    def _rate(self) -> float | None:
+        first_s, last_s = self._playback.first_chunk_s, self._last_chunk_s
+        if first_s is None or last_s is None or last_s <= first_s or self._held_up:
+            return None
+        return (self._playback.audio_s - self._first_audio_s) / (last_s - first_s)
+
     def _summary(self) -> RequestSummary:
         now_s = self._parts.clock()
         began_s, first_s, last_s = self._began_s, self._playback.first_chunk_s, self._last_chunk_s
@@ -218,6 +227,7 @@ class Utterance:
             queue_s=(now_s if began_s is None else began_s) - self._arrived_s,
             ttfa_s=None if first_s is None else first_s - self._arrived_s,
             rtf=None if began_s is None or last_s is None or not audio_s else (last_s - began_s) / audio_s,
+            rate=self._rate(),
             ended_s=now_s,
             reason=self._error.code if self._error else self._reason,
         )

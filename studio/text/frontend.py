@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -15,6 +16,7 @@ from studio.text.segment import SegmentLimits, cut
 from studio.text.tokenize import load_tokenizer, text_ids
 
 FrontendKind = Literal["raw", "spoken"]
+CACHED_TEXTS = 32
 
 
 class TextFrontend:
@@ -33,6 +35,8 @@ class TextFrontend:
         self._languages = languages
         self._max_text_chars = max_text_chars
         self._limits = limits or SegmentLimits()
+        # An edge asks about a text more than once: to check it, to submit it, to say what the player must hold.
+        self._cached_segments = lru_cache(maxsize=CACHED_TEXTS)(self._cut)
 
     @classmethod
     def load(
@@ -55,6 +59,9 @@ class TextFrontend:
     def segments(self, text: str) -> tuple[Segment, ...]:
         """The segments to speak, at least one, none without ids. Raises InvalidRequest text.*."""
         self.check(text)
+        return self._cached_segments(text)
+
+    def _cut(self, text: str) -> tuple[Segment, ...]:
         pieces = cut(normalizing.normalize(text), self._limits)
         segments = tuple(s for s in (self._segment(piece) for piece in pieces) if s.token_ids)
         if not segments:

@@ -29,7 +29,9 @@ _BETWEEN_HANZI = re.compile(rf"(?<={HANZI.pattern})(?={HANZI.pattern})")
 _WHOLE = re.compile(rf"{TAG.pattern}|\d+(?:[.,:/]\d+)+|\d+")
 """What a cut must not go through."""
 
-_ABBREVIATIONS = frozenset(["mr", "mrs", "ms", "dr", "prof", "st", "jr", "sr", "vs", "etc", "no", "fig", "e.g", "i.e", "a.m", "p.m"])
+_ABBREVIATIONS = frozenset(
+    ["mr", "mrs", "ms", "dr", "prof", "st", "jr", "sr", "vs", "etc", "no", "fig", "e.g", "i.e", "a.m", "p.m"]
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ def test_first_block_is_as_long_as_open_said() -> None:
     assert scheduler.next_batch(0.0) == []
     scheduler.offer("a", range(42, 100), final=False)
     assert scheduler.next_batch(0.0)[0].tokens.size == 40
-    playback.first_chunk_s, playback.audio_s = 0.0, 1.6
+    playback.first_chunk_s, playback.audio_s = 0.0, 2.0
     assert scheduler.next_batch(0.0)[0].tokens.size == 50
 
 
@@ -65,6 +65,21 @@ def test_token_hop_restarts_for_each_request() -> None:
             playback.first_chunk_s, playback.audio_s = 0.0, 10.0
         assert sizes == [25, 50, 100, 100]
         scheduler.drop(name)
+
+
+def test_step_is_no_longer_than_the_sound_in_hand_lasts() -> None:
+    for audio_s, size in ((1.2, 25), (2.0, 50), (3.9, 75), (30.0, 100)):
+        scheduler = RowScheduler(8)
+        scheduler.admit("a", 25, 0.0, Playback(first_chunk_s=0.0, audio_s=audio_s, voiced_tokens=500))
+        scheduler.offer("a", range(400), final=False)
+        assert scheduler.next_batch(0.0)[0].tokens.size == size
+
+
+def test_row_that_ran_dry_takes_the_cheapest_step() -> None:
+    scheduler = RowScheduler(8)
+    scheduler.admit("a", 25, 0.0, Playback(first_chunk_s=0.0, audio_s=5.0, voiced_tokens=500))
+    scheduler.offer("a", range(400), final=False)
+    assert scheduler.next_batch(9.0)[0].tokens.size == 50
 
 
 def test_next_segment_of_a_request_goes_on_with_its_large_hop() -> None:

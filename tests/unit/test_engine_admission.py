@@ -1,0 +1,71 @@
+"""Places to run and places to wait, without an event loop."""
+
+import pytest
+
+from studio.engine.admission import Admission, Ticket
+from studio.errors import EngineDraining, QueueFull
+
+
+def running(*tickets: Ticket) -> list[bool]:
+    return [ticket.granted.is_set() for ticket in tickets]
+
+
+def test_places_are_given_at_once_while_there_are_some() -> None:
+    admission = Admission(max_running=2, queue_size=2, max_per_client=9)
+    tickets = [admission.enter(str(n), "a") for n in range(3)]
+    assert running(*tickets) == [True, True, False]
+    assert (admission.running, admission.waiting) == (2, 1)
+    tickets[0].leave()
+    assert running(*tickets) == [True, True, True] and admission.waiting == 0
+
+
+def test_clients_take_turns_and_positions_say_so() -> None:
+    admission = Admission(max_running=1, queue_size=9, max_per_client=9)
+    first = admission.enter("0", "a")
+    a1, a2, b1, b2 = (admission.enter(name, name[0]) for name in ("a1", "a2", "b1", "b2"))
+    assert [t.position() for t in (first, a1, b1, a2, b2)] == [0, 0, 1, 2, 3]
+    order = []
+    current = first
+    for _ in range(4):
+        current.leave()
+        current = next(t for t in (a1, a2, b1, b2) if t.granted.is_set() and t.request_id not in order)
+        order.append(current.request_id)
+    assert order == ["a1", "b1", "a2", "b2"]
+
+
+def test_queue_of_no_length_still_lets_run() -> None:
+    admission = Admission(max_running=1, queue_size=0, max_per_client=9)
+    ticket = admission.enter("0", "a")
+    with pytest.raises(QueueFull):
+        admission.enter("1", "b")
+    ticket.leave()
+    assert running(admission.enter("2", "b")) == [True]
+
+
+def test_wait_is_estimated_from_what_requests_took() -> None:
+    admission = Admission(max_running=2, queue_size=9, max_per_client=9)
+    for _ in range(50):
+        admission.measured(30.0)
+    assert admission.expected_wait_s(0) == pytest.approx(15.0)
+    assert admission.expected_wait_s(3) == pytest.approx(60.0)
+
+
+def test_leaving_twice_or_while_waiting_changes_nothing_for_others() -> None:
+    admission = Admission(max_running=1, queue_size=9, max_per_client=9)
+    first, second, third = (admission.enter(str(n), "a") for n in range(3))
+    second.leave()
+    second.leave()
+    assert running(first, third) == [True, False] and admission.waiting == 1
+    first.leave()
+    first.leave()
+    assert running(third) == [True] and admission.running == 1
+
+
+def test_draining_lets_nobody_in_and_nobody_down() -> None:
+    admission = Admission(max_running=1, queue_size=9, max_per_client=9)
+    first, second = admission.enter("0", "a"), admission.enter("1", "a")
+    admission.drain()
+    with pytest.raises(EngineDraining):
+        admission.enter("2", "a")
+    first.leave()
+    assert running(second) == [True]

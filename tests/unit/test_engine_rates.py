@@ -1,0 +1,63 @@
+"""What a player must hold, from the rates measured lately."""
+
+from dataclasses import replace
+
+import pytest
+
+from studio.engine.rates import LEAST_PREBUFFER_S, Rates
+from studio.engine.scheduler import Playback, RowScheduler
+from studio.engine.stats import RequestSummary
+
+SUMMARY = RequestSummary("id", "voice", "local", 50, 1, 250, 10.0, 0.0, 0.5, 0.5, 2.0, 0.0, "stop")
+
+
+def rates(rate: float, running: int = 1, text_ids: int = 100) -> Rates:
+    measured = Rates()
+    measured.request_ended(replace(SUMMARY, rate=rate), text_ids, running)
+    return measured
+
+
+def test_fast_studio_needs_next_to_nothing() -> None:
+    assert rates(5.0).prebuffer_s(100, running=1) == LEAST_PREBUFFER_S
+
+
+def test_slow_studio_needs_the_part_that_it_cannot_make_in_time() -> None:
+    """At rate 0.5 the ten seconds expected take twenty; half of them must be there when playing begins."""
+    slow = rates(0.5)
+    assert slow.expected_audio_s(100) == 10.0
+    assert 5.0 <= slow.prebuffer_s(100, running=1) <= 10.0 + LEAST_PREBUFFER_S
+    assert slow.prebuffer_s(50, running=1) < slow.prebuffer_s(100, running=1)
+
+
+@pytest.mark.parametrize("rate", [0.4, 0.8, 0.95, 1.1, 1.5, 2.0, 5.0])
+def test_playing_with_the_prebuffer_never_runs_dry(rate: float) -> None:
+    """Steps as the scheduler makes them, each as long as the rate says; the player starts when told."""
+    held = min(rates(rate).prebuffer_s(100, running=1), 9.8)
+    scheduler, playback = RowScheduler(1), Playback()
+    scheduler.admit("row", 22, 0.0, playback)
+    scheduler.offer("row", range(250), final=True)
+    now_s, begun_s = 0.0, None
+    while steps := scheduler.next_batch(now_s):
+        now_s += steps[0].tokens.size / 25 / rate
+        if playback.first_chunk_s is None:
+            playback.first_chunk_s = now_s
+        assert begun_s is None or begun_s + playback.audio_s >= now_s - 1e-9
+        playback.audio_s += steps[0].tokens.size / 25 - (0.2 if playback.audio_s == 0 else 0.0)
+        if begun_s is None and playback.audio_s >= held - 1e-9:
+            begun_s = now_s
+    assert begun_s is not None
+
+
+def test_rate_is_shared_by_those_who_run() -> None:
+    measured = rates(2.0, running=1)
+    assert measured.measured_rate(1) == 2.0
+    assert measured.measured_rate(4) == 0.5
+    together = rates(1.0, running=3)
+    assert together.measured_rate(3) == 1.0 and together.measured_rate(1) == 1.0
+
+
+def test_broken_requests_teach_nothing() -> None:
+    measured = Rates()
+    measured.request_ended(replace(SUMMARY, reason="aborted"), 100, 1)
+    measured.request_ended(replace(SUMMARY, rate=None), 100, 1)
+    assert measured.measured_rate() is None
