@@ -31,7 +31,7 @@ def recording(log_power: Tensor, bin_hz: Tensor, ten_db: float, share: float = 0
 
     Args:  log_power: [B, T, bins] log mel power; ten_db: what 10 dB is in its unit (1 for log10, ln 10 for natural).
     """
-    rows, frames, bins = log_power.shape
+    rows, _, bins = log_power.shape
     position = torch.linspace(0, math.pi, bins, device=log_power.device)
     tilt = sum(_uniform(rows, -0.35, 0.35, log_power) * torch.cos(k * position) for k in (1, 2, 3, 5))
     changed = log_power + ten_db * (tilt + _uniform(rows, -1.0, 0.6, log_power))

@@ -213,7 +213,8 @@ def resampled_samples(clip: Clip, ratio: float) -> int:
 
 
 def phoneme_labels(clip: Clip, rate_hz: int = 50, ratio: float = 1.0) -> NDArray[np.int64]:
-    """Class at the centre of each frame of a grid of whole tokens; length = tokens x rate / 25. ratio: playing speed."""
+    """Class at the centre of each frame of a grid of whole tokens; length = tokens x rate / 25. ratio:
+    playing speed."""
     frame_samples = SAMPLE_RATE_HZ // rate_hz
     frames = phoneme_frames(clip)
     count = resampled_samples(clip, ratio) // SAMPLES_PER_TOKEN * SAMPLES_PER_TOKEN // frame_samples

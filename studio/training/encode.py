@@ -2,8 +2,8 @@
 
     python -m studio.training.encode CACHE OUT --tokenizer OUT/speech_tokenizer.pt --speaker OUT/speaker_encoder.pt
 
-Writes tokens_PART.npz (ids, flat uint16 tokens, lengths) for each part and playing speed, as `lm_data.read_tokens` reads.
-Batches are padded, but every clip's tokens are those of the clip alone.
+Writes tokens_PART.npz (ids, flat uint16 tokens, lengths) for each part and playing speed, as
+`lm_data.read_tokens` reads. Batches are padded, but every clip's tokens are those of the clip alone.
 """
 
 from __future__ import annotations

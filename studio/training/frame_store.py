@@ -110,8 +110,8 @@ def resampled_batches(
 class FrameStore:
     """Fields of up to `capacity_tokens` tokens and `capacity_clips` clips; grows by parts, never moves.
 
-    Per clip: first_token, tokens, speaker [capacity_clips] int64; draw_weight for training clips (0: validation or unused).
-    Owner: one trainer process; `add` must not run while a step is in flight.
+    Per clip: first_token, tokens, speaker [capacity_clips] int64; draw_weight for training clips (0:
+    validation or unused). Owner: one trainer process; `add` must not run while a step is in flight.
     """
 
     def __init__(
@@ -155,8 +155,8 @@ class FrameStore:
     ) -> None:
         """Upload a part and compute its fields. Clips of `exclude_speakers` count as validation.
 
-        ratio: playing speed, another voice for another ratio: speaker numbers are moved by `voice_shift`. What is played
-        at another speed than its own is for training only.
+        ratio: playing speed, another voice for another ratio: speaker numbers are moved by `voice_shift`.
+        What is played at another speed than its own is for training only.
         """
         first_clip = len(self.clip_ids)
         samples = np.array([resampled_samples(clip, ratio) for clip in part.clips], dtype=np.int64)
@@ -209,7 +209,8 @@ class FrameStore:
     def draw(self, rows: int, crop_tokens: int) -> tuple[Tensor, Tensor, Tensor]:
         """Random training crops: clip number [B], first token in the buffers [B], inside its clip [B, crop] bool.
 
-        A clip is drawn in proportion to its length; one shorter than the crop starts at its beginning. Device work only.
+        A clip is drawn in proportion to its length; one shorter than the crop starts at its beginning.
+        Device work only.
         """
         u = torch.rand(rows, device=self.device, dtype=torch.float64)
         clip = torch.searchsorted(self.draw_edges, u * self.draw_edges[-1], right=True).clamp(

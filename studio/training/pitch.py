@@ -21,7 +21,8 @@ FRAMES_AT_ONCE = 1 << 16
 
 
 def _candidates(frames: Tensor, clip_peak: Tensor) -> tuple[Tensor, Tensor]:
-    """frames: [n, 1200], clip_peak: [n] -> Hz [n, K + 1] and strength [n, K + 1]; the last candidate is unvoiced (0)."""
+    """frames: [n, 1200], clip_peak: [n] -> Hz [n, K + 1] and strength [n, K + 1]; the last candidate is
+    unvoiced (0)."""
     window = torch.hann_window(WINDOW_SAMPLES, device=frames.device)
     frames = frames - frames.mean(1, keepdim=True)
     local_peak = frames.abs().amax(1)

@@ -31,6 +31,7 @@ from studio.training.stepping import (
     WallSchedule,
     run_began_s,
     save_weights,
+    varying_shapes,
 )
 
 log = logging.getLogger(__name__)
@@ -137,6 +138,7 @@ def pair_figures(embeddings: np.ndarray, speakers: np.ndarray, prefix: str) -> d
 
 
 @torch.no_grad()
+@varying_shapes()
 def validate(
     model: SpeakerTraining, store: FrameStore, unseen: frozenset[int], most: int = 600
 ) -> dict[str, float]:
@@ -160,6 +162,8 @@ def validate(
 
 def train(args: argparse.Namespace) -> None:
     torch.manual_seed(args.seed)
+    if args.device != "cpu":
+        torch.cuda.set_device(args.device)
     torch.set_float32_matmul_precision("high")
     torch.backends.cudnn.benchmark = True
     began_s = run_began_s()

@@ -37,6 +37,7 @@ from studio.training.stepping import (
     load_weights,
     run_began_s,
     save_weights,
+    varying_shapes,
 )
 
 log = logging.getLogger(__name__)
@@ -211,6 +212,7 @@ def make_step(
 
 
 @torch.no_grad()
+@varying_shapes()
 def validate(
     model: TokenizerTraining, store: FrameStore, rows: int = 256, crop_tokens: int = 128
 ) -> dict[str, float]:
@@ -267,6 +269,8 @@ def grow(store: FrameStore, cache: Path, voices: int) -> list[str]:
 
 def train(args: argparse.Namespace) -> None:
     torch.manual_seed(args.seed)
+    if args.device != "cpu":
+        torch.cuda.set_device(args.device)
     torch.set_float32_matmul_precision("high")
     torch.backends.cudnn.benchmark = True  # shapes never change
     torch.backends.cuda.enable_cudnn_sdp(False)  # its kernels for masks are not safe to capture

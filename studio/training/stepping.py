@@ -8,7 +8,8 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -207,6 +208,17 @@ def restart_without_graphs() -> None:
             *sys.argv[1:],
         ],
     )
+
+
+@contextmanager
+def varying_shapes() -> Iterator[None]:
+    """For validation on whole clips: cuDNN would time its algorithms anew for every length it meets."""
+    chosen = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = False
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = chosen
 
 
 class Meter:

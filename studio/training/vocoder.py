@@ -32,6 +32,7 @@ from studio.training.stepping import (
     load_weights,
     run_began_s,
     save_weights,
+    varying_shapes,
 )
 
 log = logging.getLogger(__name__)
@@ -111,16 +112,12 @@ class VocoderTraining:
         mel, f0, real, _ = self.draw()
         made, f0_error = self.voice(mel, f0)
         made, real = _inner(made), _inner(real)
-        device_type = made.device.type
-        half = lambda: torch.autocast(
-            device_type, torch.bfloat16, enabled=device_type == "cuda", cache_enabled=False
-        )
         self.judges.requires_grad_(True)
-        with half():
+        with _half(made):
             verdict = judge_loss(self.judges(real), self.judges(made.detach()))
         self.judge_optimizer.step(verdict)
         self.judges.requires_grad_(False)
-        with half():
+        with _half(made):
             with torch.no_grad():
                 judged_real = self.judges(real)
             fooled, matching = maker_losses(judged_real, self.judges(made))
@@ -138,14 +135,21 @@ class VocoderTraining:
         }
 
 
+def _half(like: Tensor) -> torch.autocast:
+    device_type = like.device.type
+    return torch.autocast(device_type, torch.bfloat16, enabled=device_type == "cuda", cache_enabled=False)
+
+
 def _inner(samples: Tensor) -> Tensor:
     edge = EDGE_FRAMES * SAMPLES_PER_FRAME
     return samples[:, edge:-edge]
 
 
 @torch.no_grad()
+@varying_shapes()
 def validate(training: VocoderTraining, most: int = 24) -> dict[str, float]:
-    """Whole validation clips through the averaged vocoder with its own pitch: mel distance, pitch error, voicing error."""
+    """Whole validation clips through the averaged vocoder with its own pitch: mel distance, pitch error,
+    voicing error."""
     vocoder, store = training.average, training.store
     distance = f0_error = voicing = 0.0
     clips = store.validation[:most]
@@ -202,6 +206,8 @@ def build(args: argparse.Namespace, store: FrameStore) -> VocoderTraining:
 
 def train(args: argparse.Namespace) -> None:
     torch.manual_seed(args.seed)
+    if args.device != "cpu":
+        torch.cuda.set_device(args.device)
     torch.set_float32_matmul_precision("high")
     torch.backends.cudnn.benchmark = True
     began_s = run_began_s()

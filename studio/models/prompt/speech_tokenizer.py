@@ -127,6 +127,7 @@ class SpeechTokenizer(nn.Module):
         return ((code.round() + 1).long() * self.place).sum(-1)
 
     def forward(self, features: Tensor, length: Tensor | None = None) -> Tensor:
-        """features: float32 [1, 128, T] of one unpadded clip -> int64 [1, T // 4]; length is part of the layout only."""
+        """features: float32 [1, 128, T] of one unpadded clip -> int64 [1, T // 4]; length is part of the
+        layout only."""
         whole = features.shape[2] // FRAMES_PER_TOKEN * FRAMES_PER_TOKEN
         return self.ids(self.encode(features[:, :, :whole]))

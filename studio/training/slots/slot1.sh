@@ -44,11 +44,16 @@ collect() {
     "$PY" -m studio.training.corpus "$ROOT/gen" "$CACHE" --name gen --limit "${LIMIT:-0}" && parts="$parts gen"
     cp "$ROOT/gen/index.jsonl.gz" "$out/gen_index.jsonl.gz"
   fi
-  for name in ${TOKENIZERS:-speech_tokenizer}; do
+  local device=$LAST tokens=$WORK/tokens jobs=()
+  for name in ${TOKENIZERS:-speech_tokenizer speech_tokenizer_7}; do
+    [ -f "$WORK/out/$name.pt" ] || continue
     # shellcheck disable=SC2086
-    "$PY" -m studio.training.encode "$CACHE" "$out" --name "tokens_${name#speech_}" --parts $parts --device "$LAST" \
-      --tokenizer "$WORK/out/$name.pt" --ratios ${RATIOS:-1.0 0.9 1.1}
+    "$PY" -m studio.training.encode "$CACHE" "$tokens/$name" --name tokens --parts $parts --device "$device" \
+      --tokenizer "$WORK/out/$name.pt" --ratios ${RATIOS:-1.0 0.9 1.1} & jobs+=($!)
+    device=$FIRST
   done
+  wait "${jobs[@]}"
+  for name in "$tokens"/*; do tar cf "$out/tokens_$(basename "$name").tar" -C "$name" .; done
   await vocoder "${VOCODER_PATIENCE_S:-30}"
   tar cf "$out/weights.tar" -C "$WORK/out" $(cd "$WORK/out" && ls sp*.pt)
   [ -f "$WORK/out/hift.pt" ] && tar cf "$out/hift.tar" -C "$WORK/out" hift.pt hift_judges.pt
