@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from studio.backends.torch_token2wav import PROMPT_TAIL_TOKENS, TorchToken2Wav
+from studio.backends.torch_rows import PROMPT_TAIL_TOKENS, TorchToken2Wav
+from studio.backends.torch_token2wav import load_token2wav
 from studio.engine.scheduler import Playback, RowScheduler
 from studio.errors import CheckpointError
 from studio.models.flow import Flow
@@ -155,7 +156,17 @@ def test_warm_up_leaves_nothing_behind(token2wav: TorchToken2Wav) -> None:
 
 def test_checkpoint_without_weights_names_the_file(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"flow\.pt is missing"):
-        TorchToken2Wav.load(tmp_path)
+        load_token2wav(tmp_path)
+
+
+def test_checkpoint_with_a_tensor_of_another_shape_names_file_and_tensor(
+    tmp_path: Path, weights: Callable[..., dict[str, torch.Tensor]]
+) -> None:
+    torch.save(weights("mini", "flow") | {"encoder_proj.bias": torch.zeros(3)}, tmp_path / "flow.pt")
+    torch.save(weights("mini", "hift"), tmp_path / "hift.pt")
+    (tmp_path / "cosyvoice2.yaml").write_text("sizes: {flow: {est_head_dim: 32}}\n")
+    with pytest.raises(CheckpointError, match=r"^flow\.pt cannot be read \(encoder_proj\.bias has shape \[3\]"):
+        load_token2wav(tmp_path)
 
 
 def test_folder_of_the_official_layout_is_loaded(
@@ -164,6 +175,6 @@ def test_folder_of_the_official_layout_is_loaded(
     for part in ("flow", "hift"):
         torch.save(weights("mini", part), tmp_path / f"{part}.pt")
     (tmp_path / "cosyvoice2.yaml").write_text("sizes: {flow: {est_head_dim: 32}}\n")
-    loaded = TorchToken2Wav.load(tmp_path)
+    loaded = load_token2wav(tmp_path)
     (sound,) = speak(loaded, [(voice(0), speech(0, 30))], 30)
     assert len(sound) == 30 * SAMPLES_PER_TOKEN
