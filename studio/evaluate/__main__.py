@@ -50,7 +50,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--prompts", type=Path, default=PROMPTS, help="folder with prompts.json")
     parser.add_argument("--keep-audio", type=Path, help="folder for the spoken clips, as FLAC")
     parser.add_argument(
-        "--wav-folder", type=Path, help="judge ITEM.wav or .flac of this folder instead of a service"
+        "--wav-folder", type=Path, help="judge the ITEM.wav or .flac files of this folder instead"
     )
     parser.add_argument(
         "--hardware", default="", help="a line for the report; default: what this machine says"
@@ -85,19 +85,21 @@ def commit() -> str:
     return (head or "unknown") + ("+" if changed.strip() else "")
 
 
-def read_utterance(folder: Path, item: Item) -> Utterance:
+def clip_path(folder: Path, item: Item) -> Path | None:
+    """The folder's clip of an item, if it has one."""
+    paths = (folder / (item.id + ending) for ending in (".wav", ".flac"))
+    return next((path for path in paths if path.exists()), None)
+
+
+def read_utterance(path: Path) -> Utterance:
     """A clip of a folder in place of the service's answer.
 
-    Raises:  FileNotFoundError if the folder has no clip of the item.
+    Raises:  ValueError if it is not at 24 kHz.
     """
-    for ending in (".wav", ".flac"):
-        path = folder / (item.id + ending)
-        if path.exists():
-            samples, rate_hz = soundfile.read(path, dtype="float32")
-            if rate_hz != SAMPLE_RATE_HZ:
-                raise ValueError(f"{path}: {rate_hz} Hz, not {SAMPLE_RATE_HZ}")
-            return Utterance(np.asarray(samples), 0.0, 0.0)
-    raise FileNotFoundError(folder / item.id)
+    samples, rate_hz = soundfile.read(path, dtype="float32")
+    if rate_hz != SAMPLE_RATE_HZ:
+        raise ValueError(f"{path}: {rate_hz} Hz, not {SAMPLE_RATE_HZ}")
+    return Utterance(np.asarray(samples), 0.0, 0.0)
 
 
 def conditions_of(options: argparse.Namespace, model: str) -> dict[str, object]:
@@ -147,6 +149,8 @@ class Session:
         prompts = load_prompts(self._options.prompts)
         wanted = self._options.sets
         items = [item for item in plan(prompts, self._options.limit) if not wanted or item.set in wanted]
+        if self._options.wav_folder:
+            items = [item for item in items if clip_path(self._options.wav_folder, item)]
         done = {row.id for row in read_rows(self._rows_path)}
         missing = [item for item in items if item.id not in done]
         order = {item.id: k for k, item in enumerate(plan(prompts))}
@@ -168,7 +172,7 @@ class Session:
     def _row_of(self, item: Item, seed: int, jury: Jury) -> Row:
         try:
             utterance = self._utter(item, seed)
-        except (httpx.HTTPError, FileNotFoundError) as error:
+        except httpx.HTTPError as error:
             return failed_row(item, f"{type(error).__name__}: {error}")
         if utterance.audio_s < SHORTEST_AUDIO_S:
             return failed_row(item, f"only {utterance.audio_s:.3f} s of sound")
@@ -179,7 +183,9 @@ class Session:
 
     def _utter(self, item: Item, seed: int) -> Utterance:
         if self._client is None:
-            return read_utterance(self._options.wav_folder, item)
+            path = clip_path(self._options.wav_folder, item)
+            assert path is not None  # items without a clip were left out of the plan
+            return read_utterance(path)
         if item.prompt.id not in self._voices:
             voice = self._client.voice_for(item.prompt)
             self._client.speak(WARM_UP_TEXT[item.language], voice, seed, self._sampling)

