@@ -85,7 +85,7 @@ def write_description(folder: Path, sizes: Mapping[str, object], speech_codes: i
         },
         "sizes": {"speech_vocab": speech_codes, "spk_dim": 192, **sizes},
     }  # fmt: skip
-    note = "# The embedded voice: plain values, read by studio/checkpoint.py; sizes are for people, loaders read shapes.\n"
+    note = "# The embedded voice, read by studio/checkpoint.py; sizes are for people: loaders read shapes.\n"
     (folder / "cosyvoice2.yaml").write_text(note + yaml.safe_dump(content, sort_keys=False), encoding="utf8")
 
 
@@ -95,7 +95,8 @@ A small checkpoint in CosyVoice 2's file layout, trained from nothing for this p
 a machine without a GPU and without a download. It is a starter voice: it is not on a par with the official model.
 
 ## What it is
-Speech LM {lm_m:.1f} M parameters, flow {flow_m:.1f} M, vocoder {hift_m:.1f} M, speech tokenizer and speaker encoder in ONNX; fp16.
+Speech LM {lm_m:.1f} M parameters, flow {flow_m:.1f} M, vocoder {hift_m:.1f} M, fp16; the speech tokenizer and the speaker
+encoder are ONNX files.
 Text is read as sounds (English phonemes by a lexicon, Mandarin syllables), not as letters: `studio/text/spoken.py`.
 
 ## Data and licences
@@ -107,8 +108,8 @@ a person was made or used for training. Kokoro's author says that its training d
 See `docs/evaluation.md`.
 
 ## Limits
-English and Mandarin. Real voices are cloned only roughly; emotion, singing and noise are not cloned. Prompts of 4 to 10 s
-work best. Do not clone a voice without its owner's consent.
+English and Mandarin. Real voices are cloned only roughly; emotion, singing and noise are not cloned. Prompts of
+4 to 10 s work best. Do not clone a voice without its owner's consent.
 """
 
 
@@ -163,8 +164,8 @@ def main() -> None:
     total = assemble(args.parts, args.folder, lm_name=args.lm)
     for path in sorted(args.folder.rglob("*")):
         if path.is_file():
-            print(f"{path.stat().st_size:>11,} {path.relative_to(args.folder)}")
-    print(f"{total:>11,} in all")
+            print(f"{path.stat().st_size:>11,} {path.relative_to(args.folder)}")  # noqa: T201
+    print(f"{total:>11,} in all")  # noqa: T201
 
 
 if __name__ == "__main__":

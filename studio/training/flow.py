@@ -9,7 +9,6 @@ the condition are random in length, some disturbed as a bad recording is, so tha
 from __future__ import annotations
 
 import argparse
-import copy
 import logging
 import math
 import time
@@ -23,6 +22,7 @@ from studio.models.flow import Flow, training
 from studio.models.flow.layers import WholeView, visibility
 from studio.models.flow.sizes import BLOCK_FRAMES, FlowConfig
 from studio.training import augment, flow_data
+from studio.training.averaging import RunningAverage
 from studio.training.corpus import load_part, part_names, speaker_names
 from studio.training.encode import load_speaker_encoder, load_tokenizer
 from studio.training.flow_data import VoiceStore
@@ -43,8 +43,6 @@ PROMPT_SHARE, PROMPT_LIMIT = 0.7, 0.75
 """Share of the crops that have a prompt, and how much of the crop it may be."""
 DISTURBED_SHARE = 0.35
 EMBEDDING_NOISE = 0.03
-EMA_DECAY = 0.999
-AVERAGE_FROM = 0.1
 CHECKPOINT_EVERY_S = 120.0
 TRIAL_PROMPT_TOKENS = 100
 MEL_FLOOR = math.log(1e-5)
@@ -92,11 +90,10 @@ def crop_loss(
 
 
 def make_step(
-    flow: Flow, store: VoiceStore, optimizer: Optimizer, average: list[Tensor], args: argparse.Namespace,
+    flow: Flow, store: VoiceStore, optimizer: Optimizer, average: RunningAverage, args: argparse.Namespace,
     streaming: bool,
 ) -> GraphedStep:  # fmt: skip
     device_type = torch.device(args.device).type
-    parameters = [p.data for p in flow.parameters()]
     chance = flow_data.stretch_chances(store, args.crop_tokens)
     bin_hz = augment.mel_bin_hz(80, "slaney").to(args.device)
 
@@ -108,7 +105,7 @@ def make_step(
         with torch.autocast(device_type, torch.bfloat16, enabled=device_type == "cuda", cache_enabled=False):
             loss = crop_loss(flow, tokens, mel, prompt, embedding, drawn, streaming)
         norm = optimizer.step(loss)
-        torch._foreach_lerp_(average, parameters, 1 - EMA_DECAY)
+        average.update()
         return {"streaming" if streaming else "whole": loss.detach(), "norm": norm}
 
     return GraphedStep(step, args.device)
@@ -179,8 +176,8 @@ def train(args: argparse.Namespace) -> None:
     flow = Flow(config).to(args.device).train()
     if args.resume:
         flow.load_state_dict(load_weights(args.resume)[0])
-    averaged = copy.deepcopy(flow).eval()
-    average = [p.data for p in averaged.parameters()]
+    average = RunningAverage(flow)
+    averaged: Flow = average.model  # type: ignore[assignment]
     run.write(
         parameters=sum(p.numel() for p in flow.parameters()), tokens=len(store.tokens), voices=len(store.starts),
         validation=len(store.validation), start_s=time.monotonic() - began_s,
@@ -202,13 +199,11 @@ def train(args: argparse.Namespace) -> None:
         )
 
     while not schedule.over and steps < args.max_steps:
-        progress = schedule.progress()
         optimizer.set_rate(schedule.rate())
+        average.plan(steps)
         which = steps % 2
         meters[which].add(steps_of[which]())
         steps += 1
-        if progress < AVERAGE_FROM and steps % 20 == 0:
-            torch._foreach_copy_(average, [p.data for p in flow.parameters()])
         if steps % 10 == 0 and args.device != "cpu":
             torch.cuda.synchronize()  # keeps the queue short, so that the wall clock means what it says
         if time.monotonic() - report_s > args.report_s:

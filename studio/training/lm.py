@@ -9,7 +9,6 @@ Losses: next speech token (1), and, for training only, the phonemes of that toke
 from __future__ import annotations
 
 import argparse
-import copy
 import logging
 import time
 from pathlib import Path
@@ -21,10 +20,11 @@ from torch.nn import functional as F
 
 from studio.models.speech_lm.qwen2 import SpeechLm, SpeechLmSizes
 from studio.training import lm_data
+from studio.training.averaging import RunningAverage
 from studio.training.corpus import PHONEME_CLASSES
 from studio.training.lm_batches import IGNORE, BatchStream, DocumentMaker, pack_rows
 from studio.training.lm_data import LmData
-from studio.training.lm_decoding import judge, make_trials, reading_floor, train_reader
+from studio.training.lm_decoding import judge_briefly, make_trials, reading_floor, train_reader
 from studio.training.stepping import (
     GraphedStep,
     Meter,
@@ -40,9 +40,6 @@ from studio.training.text import TEXT_VOCABULARY
 log = logging.getLogger(__name__)
 
 GUIDE_FIRST, GUIDE_LAST = 0.4, 0.05
-EMA_DECAY = 0.999
-AVERAGE_FROM = 0.15
-"""Share of the run after which the average begins."""
 CHECKPOINT_EVERY_S = 120.0
 FIELDS = ("ids", "position", "document", "target", "progress", "labels")
 
@@ -128,18 +125,17 @@ class Feed:
 
 
 def make_step(
-    model: GuidedLm, feed: Feed, optimizer: Optimizer, guide: Tensor, average: list[Tensor], device: str
-):
+    model: GuidedLm, feed: Feed, optimizer: Optimizer, guide: Tensor, average: RunningAverage, device: str
+) -> GraphedStep:
     """One training step over the feed's batch, the running average included."""
     device_type = torch.device(device).type
-    parameters = [p.data for p in model.lm.parameters()]
 
     def step() -> dict[str, Tensor]:
         with torch.autocast(device_type, torch.bfloat16, enabled=device_type == "cuda", cache_enabled=False):
             terms = model(feed.batch)
         total = terms["speech"] + guide * (terms["phoneme"] + 0.5 * terms["progress"])
         norm = optimizer.step(total)
-        torch._foreach_lerp_(average, parameters, 1 - EMA_DECAY)
+        average.update()
         return {**{name: value.detach() for name, value in terms.items()}, "norm": norm}
 
     return GraphedStep(step, device)
@@ -163,24 +159,6 @@ def validate(model: GuidedLm, arrays: dict[str, np.ndarray], device: str) -> dic
     with torch.autocast(torch.device(device).type, torch.bfloat16, enabled=device != "cpu"):
         terms = model(batch, dropout=0.0)
     return {f"val_{name}": float(value) for name, value in terms.items()}
-
-
-class AveragedLm:
-    """A second model that holds the running average of the first; used for validation and for what is saved."""
-
-    def __init__(self, model: GuidedLm):
-        self.model = copy.deepcopy(model).eval()
-        self.tensors = [p.data for p in self.model.lm.parameters()]
-        self.source = model
-
-    def restart(self) -> None:
-        """Forget the average so far: the first steps' weights would weigh on it for long."""
-        torch._foreach_copy_(self.tensors, [p.data for p in self.source.lm.parameters()])
-
-    def refresh_heads(self) -> GuidedLm:
-        for head in ("phoneme", "progress"):
-            getattr(self.model, head).load_state_dict(getattr(self.source, head).state_dict())
-        return self.model
 
 
 def unigram_entropy(data: LmData) -> float:
@@ -207,7 +185,8 @@ def train(args: argparse.Namespace) -> None:
     model = GuidedLm(sizes, args.dropout).to(args.device)
     if args.resume:
         model.lm.load_official(load_weights(args.resume)[0])
-    averaged = AveragedLm(model)
+    average = RunningAverage(model)
+    averaged: GuidedLm = average.model  # type: ignore[assignment]
     run.write(
         clips=len(data), tokens=len(data.tokens), codes=len(data.codes), unigram=unigram_entropy(data),
         parameters=sum(p.numel() for p in model.lm.parameters()),
@@ -219,7 +198,7 @@ def train(args: argparse.Namespace) -> None:
     optimizer = Optimizer(model, args.rate, betas=(0.9, 0.95), decay=args.decay)
     guide = torch.tensor(GUIDE_FIRST, device=args.device)
     feed = Feed(args.rows, args.width, args.device)
-    step = make_step(model, feed, optimizer, guide, averaged.tensors, args.device)
+    step = make_step(model, feed, optimizer, guide, average, args.device)
     # A slow start must not leave a budget below nothing: that would never be over.
     budget_s = max(5.0, args.minutes * 60 - (time.monotonic() - began_s) - args.finish_s)
     schedule = WallSchedule(
@@ -228,18 +207,18 @@ def train(args: argparse.Namespace) -> None:
     meta = {"codes": data.codes.tolist(), "sizes": {k: getattr(sizes, k) for k in sizes.__slots__}}
 
     def report(steps: int, **more: object) -> None:
-        held_figures = validate(averaged.refresh_heads(), held, args.device)
+        held_figures = validate(averaged, held, args.device)
         run.write(
             step=steps,
             rate=schedule.rate(),
             **meter.take(),
             **held_figures,
-            **judge(averaged.model.lm, reader, trials, args.device),
+            **judge_briefly(averaged.lm, reader, trials, args.device),
             **more,
         )
 
     def save(name: str, steps: int) -> None:
-        save_weights(args.out / f"{name}.pt", averaged.model.lm.official_tensors(), meta | {"steps": steps})
+        save_weights(args.out / f"{name}.pt", averaged.lm.official_tensors(), meta | {"steps": steps})
 
     meter, steps, report_s, saved_s = Meter(), 0, time.monotonic(), time.monotonic()
     while not schedule.over and steps < args.max_steps:
@@ -247,11 +226,10 @@ def train(args: argparse.Namespace) -> None:
         stream.progress.value = progress
         optimizer.set_rate(schedule.rate())
         guide.fill_(max(GUIDE_LAST, GUIDE_FIRST * (1 - 1.5 * progress)))
+        average.plan(steps)
         feed.fill(stream.get())
         meter.add(step())
         steps += 1
-        if progress < AVERAGE_FROM and steps % 20 == 0:
-            averaged.restart()
         if steps % 4 == 0 and args.device != "cpu":
             torch.cuda.synchronize()  # staging buffers may be written again, and the wall clock means what it says
         if time.monotonic() - report_s > args.report_s:

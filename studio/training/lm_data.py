@@ -31,8 +31,8 @@ LANGUAGES = ("en", "zh")
 class LmData:
     """All clips, flat. Row i of `tokens` is tokens[token_starts[i] : token_starts[i + 1]], and so on.
 
-    codes: the speech codes in use, sorted; `tokens` are places in this list. labels: 50 Hz phoneme classes, two a token.
-    texts: per variant, flat ids and starts.
+    codes: the speech codes in use, sorted; `tokens` are places in this list. labels: 50 Hz phoneme classes, two a
+    token. texts: per variant, flat ids and starts.
     """
 
     tokens: NDArray[np.uint16]
@@ -213,7 +213,7 @@ def main() -> None:
         # other speeds are for training only: validation is on voices as they are
         readings += [r for r in found if r.ratio == 1.0 or not r.clip.validation]
     data = pack(readings, args.out)
-    print(json.dumps({
+    print(json.dumps({  # noqa: T201
         "clips": len(data), "speech_tokens": len(data.tokens), "text_ids": len(data.texts[0]),
         "codes": len(data.codes), "validation": int(data.validation.sum()),
         "bytes": args.out.stat().st_size,

@@ -6,8 +6,11 @@ tokens is held against what it reads off the teacher's tokens of the same text. 
 
 from __future__ import annotations
 
+import argparse
+import json
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -15,10 +18,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from studio.models.speech_lm.qwen2 import SpeechLm, masked_attend
+from studio.models.speech_lm.qwen2 import SpeechLm, SpeechLmSizes, masked_attend
+from studio.training import lm_data
 from studio.training.corpus import PHONEME_CLASSES
 from studio.training.lm_batches import DocumentMaker, MergedIds
 from studio.training.lm_data import LmData
+from studio.training.stepping import load_weights
 
 READER_SPAN = 256
 SILENT = frozenset({0, 16, 3, 4, 1, 2, 5, 6})
@@ -121,11 +126,21 @@ def make_trials(data: LmData, count: int, seed: int = 5) -> list[Trial]:
     return trials
 
 
+@dataclass(frozen=True, slots=True)
+class Law:
+    """How tokens are drawn; `window` 0 is plain nucleus sampling."""
+
+    top_p: float = 0.8
+    top_k: int = 25
+    window: int = 10
+    temperature: float = 1.0
+
+
 @torch.no_grad()
-def generate(
-    lm: SpeechLm, trials: list[Trial], top_p: float = 0.8, top_k: int = 25, window: int = 10
-) -> list[list[int]]:
-    """Decode all trials together with repetition-aware sampling; a row without an end in time is cut at its most."""
+def generate(lm: SpeechLm, trials: list[Trial], law: Law | None = None) -> list[list[int]]:
+    """Decode all trials together; a row that does not end in time is cut at its most."""
+    law = law or Law()
+    window = law.window
     device = lm.llm_decoder.weight.device
     ids = MergedIds(lm.sizes.speech_codes)
     longest = max(len(t.prompt) for t in trials)
@@ -147,10 +162,10 @@ def generate(
     spoken = torch.full((rows, most + window), -1, dtype=torch.long, device=device)
     done = torch.zeros(rows, dtype=torch.bool, device=device)
     for step in range(most):
-        scores = lm.scores(hidden).float()
+        scores = lm.scores(hidden).float() / law.temperature
         scores[:, ids.end + 1 :] = -torch.inf
         scores[:, ids.end] = torch.where(least > step, -torch.inf, scores[:, ids.end])
-        drawn = draw_repetition_aware(scores, spoken[:, step : step + window], top_p, top_k)
+        drawn = draw_repetition_aware(scores, spoken[:, step : step + window], law)
         done = done | (drawn == ids.end) | (limit <= step)
         spoken[:, step + window] = torch.where(done, -1, drawn)
         if step % 16 == 0 and bool(done.all()):
@@ -162,21 +177,28 @@ def generate(
     return [[t for t in row if t >= 0] for row in spoken.tolist()]
 
 
-def draw_repetition_aware(scores: Tensor, recent: Tensor, top_p: float, top_k: int) -> Tensor:
-    """One token a row: from the nucleus; if it is among the recent ones, again from all others. [B, V] -> [B]."""
+def draw_repetition_aware(scores: Tensor, recent: Tensor, law: Law) -> Tensor:
+    """One token a row: from the nucleus; if it is among the recent ones, again from all others: [B]."""
     probability = scores.softmax(-1)
-    best, index = probability.topk(min(top_k, scores.shape[-1]), dim=-1)
+    best, index = probability.topk(min(law.top_k, scores.shape[-1]), dim=-1)
     before = best.cumsum(-1) - best
-    nucleus = best * (before < top_p)
+    nucleus = best * (before < law.top_p)
     drawn = index.gather(1, torch.multinomial(nucleus, 1))
     again = torch.multinomial(probability.scatter(1, drawn, 0.0) + 1e-20, 1)
     repeated = (recent == drawn).any(1, keepdim=True)
     return torch.where(repeated, again, drawn)[:, 0]
 
 
-def judge(lm: SpeechLm, reader: PhonemeReader, trials: list[Trial], device: str) -> dict[str, float]:
-    """Free-running figures: phoneme error against the teacher's reading, length ratio, share of rows that ended."""
-    spoken = generate(lm, trials)
+def judge(
+    lm: SpeechLm,
+    reader: PhonemeReader,
+    trials: list[Trial],
+    device: str,
+    law: Law | None = None,
+    prefix: str = "",
+) -> dict[str, float]:
+    """Free-running figures: phoneme error against the teacher's reading, length ratio, share that ended."""
+    spoken = generate(lm, trials, law)
     errors, lengths, bad, stopped = [], [], 0, 0
     by_language: dict[int, list[float]] = {0: [], 1: []}
     for trial, tokens in zip(trials, spoken, strict=True):
@@ -191,18 +213,60 @@ def judge(lm: SpeechLm, reader: PhonemeReader, trials: list[Trial], device: str)
         bad += error > 0.5 or not 1 / 1.6 < ratio < 1.6
     count = len(trials)
     mean = lambda values: float(np.mean(values)) if values else float("nan")  # noqa: E731
-    return {
+    figures = {
         "per": mean(errors), "per_median": float(np.median(errors)), "per_en": mean(by_language[0]),
-        "per_zh": mean(by_language[1]), "length_ratio": mean(lengths), "bad": bad / count, "stopped": stopped / count,
+        "per_zh": mean(by_language[1]), "length_ratio": mean(lengths), "bad": bad / count,
+        "stopped": stopped / count,
     }  # fmt: skip
+    return {prefix + name: round(value, 4) for name, value in figures.items()}
+
+
+def judge_briefly(lm: SpeechLm, reader: PhonemeReader, trials: list[Trial], device: str) -> dict[str, float]:
+    """The served law, and two figures of plain nucleus sampling beside it: is the repetition rule in the way?"""
+    plain = judge(lm, reader, trials, device, Law(window=0), "plain_")
+    return judge(lm, reader, trials, device) | {n: plain[n] for n in ("plain_per", "plain_bad")}
 
 
 def reading_floor(data: LmData, reader: PhonemeReader, device: str, most: int = 200) -> float:
     """The figure that a perfect LM would have: phoneme error between two of the teacher's readings of one text."""
-    order = np.argsort(data.text_key, kind="stable")
+    clips = np.nonzero(data.played == 1.0)[0]
+    order = clips[np.argsort(data.text_key[clips], kind="stable")]
     same = np.nonzero(data.text_key[order][1:] == data.text_key[order][:-1])[0]
     errors = []
     for i in same[:: max(1, len(same) // most)][:most]:
         first, second = (read_phonemes(reader, data.speech(int(order[j])), device) for j in (i, i + 1))
         errors.append(edit_distance(first, second) / max(1, len(first)))
     return float(np.mean(errors)) if errors else float("nan")
+
+
+LAWS = (
+    Law(), Law(window=0), Law(window=3), Law(top_p=0.6, window=0), Law(top_p=0.9, window=0),
+    Law(window=0, temperature=0.8), Law(window=10, temperature=0.8),
+)  # fmt: skip
+
+
+def main() -> None:
+    """Compare sampling laws on a trained LM: one JSON line each."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("weights", type=Path)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--trials", type=int, default=48)
+    parser.add_argument("--reader-s", type=float, default=120.0)
+    args = parser.parse_args()
+    torch.manual_seed(1)
+    data = lm_data.load(args.data)
+    weights, meta = load_weights(args.weights)
+    lm = SpeechLm(SpeechLmSizes(**meta["sizes"])).to(args.device).eval()  # type: ignore[arg-type]
+    lm.load_official(weights)
+    reader, accuracy = train_reader(data, args.device, args.reader_s)
+    floor = reading_floor(data, reader, args.device)
+    print(json.dumps({"reader_accuracy": accuracy, "per_floor": floor}), flush=True)  # noqa: T201
+    trials = make_trials(data, args.trials)
+    for law in LAWS:
+        figures = judge(lm, reader, trials, args.device, law)
+        print(json.dumps({"law": str(law), **figures}), flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,162 @@
+"""The flow's training: voices lie end to end, the loss is the flow's own, and a few steps learn and are saved."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+import torch
+
+from studio.models.flow import Flow, training
+from studio.models.flow.sizes import FlowConfig
+from studio.models.prompt.speaker_encoder import SpeakerEncoder, SpeakerEncoderSize
+from studio.models.prompt.speech_tokenizer import SpeechTokenizer, SpeechTokenizerSize
+from studio.training import flow as flow_training
+from studio.training import flow_data
+from studio.training.corpus import Clip, load_part
+from studio.training.encode import tokenise_rows
+from studio.training.signal import log_mel
+from studio.training.stepping import load_weights, save_weights
+
+TINY = FlowConfig(
+    speech_tokens=729, encoder_dim=48, encoder_heads=1, encoder_feed_forward=32, encoder_blocks=1, upsampled_blocks=1,
+    estimator_channels=32, estimator_heads=1, estimator_head_dim=32, estimator_mid_blocks=1, estimator_transformers=1,
+    estimator_feed_forward=32,
+)  # fmt: skip
+SPEAKERS = ["a", "b"]
+
+
+def _clip(number: int) -> Clip:
+    frames = (70, 90, 80)[number % 3]
+    text = f"clip {number}"
+    return Clip(
+        id=f"e{number}", lang="en", text=text, speaker=SPEAKERS[number % 2], speed=1.0, samples=600 * frames,
+        ids=(50, 60), durations=(frames // 2, 10, frames - frames // 2 - 10, 0),
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cache")
+    # numbers 0..39, of which the split by text holds out those that happen to fall on it
+    clips = [_clip(n) for n in range(40)]
+    rng = np.random.default_rng(0)
+    audio = [
+        (3000 * np.sin(np.arange(c.samples) * (0.03 + 0.01 * (i % 5))) + 300 * rng.standard_normal(c.samples))
+        for i, c in enumerate(clips)
+    ]
+    np.save(folder / "p.npy", np.concatenate(audio).astype(np.int16))
+    with gzip.open(folder / "p.json.gz", "wt") as out:
+        json.dump([asdict(c) for c in clips], out)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def networks():
+    torch.manual_seed(0)
+    return (
+        SpeechTokenizer(SpeechTokenizerSize(dim=64, blocks=1)).eval(),
+        SpeakerEncoder(SpeakerEncoderSize(channels=16)).eval(),
+    )
+
+
+@pytest.fixture(scope="module")
+def store(cache, networks):
+    return flow_data.build(
+        [load_part(cache, "p")], SPEAKERS, *networks, "cpu", ratios=(1.0, 1.2), other_share=0.5
+    )
+
+
+def test_stretches_hold_each_voice_end_to_end(store):
+    assert len(store.starts) == 4  # two speakers at two speeds
+    assert torch.equal(store.starts[1:], store.starts[:-1] + store.sizes[:-1])
+    assert store.sizes[1] < store.sizes[0]  # played faster, and fewer clips of it
+
+
+def test_a_clip_in_the_store_has_the_mel_and_tokens_of_the_clip_alone(cache, networks, store):
+    part = load_part(cache, "p")
+    training_takes, _ = flow_data.plan([part], SPEAKERS, (1.0, 1.2), 0.5)
+    take = training_takes[0]
+    lone = torch.from_numpy(part.clip_audio(take.clip).astype(np.float32) / 32768)[None]
+    length = torch.tensor([lone.shape[1]])
+    tokens, mel = store.span(torch.tensor([take.first]), take.tokens)
+    torch.testing.assert_close(
+        mel[0], log_mel(lone, length)[0, : 2 * take.tokens], atol=5e-3, rtol=0
+    )  # stored as fp16
+    alone = tokenise_rows(networks[0], lone, length)[0][: take.tokens]
+    assert (
+        tokens[0].numpy() == alone
+    ).mean() > 0.98  # a value on the edge between two levels may fall either way
+
+
+def test_drawn_crops_come_with_an_embedding_of_their_own_voice(store):
+    torch.manual_seed(1)
+    tokens, mel, embedding = store.draw(64, 40, flow_data.stretch_chances(store, 40))
+    assert tokens.shape == (64, 40) and mel.shape == (64, 80, 80) and embedding.shape == (64, 192)
+    torch.testing.assert_close(embedding.norm(dim=-1), torch.ones(64))
+    assert tokens.min() >= 0 and tokens.max() < 729
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_crop_loss_is_the_flows_own_loss(streaming):
+    torch.manual_seed(2)
+    flow = Flow(TINY).eval()
+    tokens, mel, embedding = torch.randint(0, 729, (3, 40)), torch.randn(3, 80, 80), torch.randn(3, 192)
+    drawn = flow_training.draw(mel)
+    ours = flow_training.crop_loss(flow, tokens, mel, mel, embedding, drawn, streaming)
+    lengths = torch.full((3,), 40)
+    theirs = flow.matching_loss(
+        tokens,
+        lengths,
+        mel,
+        2 * lengths,
+        embedding,
+        drawn.noise,
+        drawn.time,
+        drawn.keep,
+        drawn.prompt_frames,
+        streaming,
+    )
+    torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
+
+
+def test_disturbed_prompts_stay_mels():
+    mel = torch.full((8, 60, 80), -4.0)
+    bins = flow_training.augment.mel_bin_hz(80, "slaney")
+    changed = flow_training.disturbed(mel, bins)
+    assert torch.isfinite(changed).all() and changed.min() >= flow_training.MEL_FLOOR - 1e-6
+    assert training.SIGMA_MIN < 1
+
+
+def _loss(flow, store):
+    torch.manual_seed(5)
+    tokens, mel, embedding = store.draw(16, 40, flow_data.stretch_chances(store, 40))
+    with torch.no_grad():
+        return flow_training.crop_loss(
+            flow, tokens, mel, mel, embedding, flow_training.draw(mel), streaming=True
+        ).item()
+
+
+def test_a_short_run_learns_and_writes_what_loads(cache, networks, store, tmp_path):
+    tokenizer, encoder = networks
+    save_weights(
+        tmp_path / "tok.pt", tokenizer.state_dict(), {"dim": 64, "blocks": 1, "code_dims": 6, "head_dim": 64}
+    )
+    save_weights(tmp_path / "spk.pt", encoder.state_dict(), {"channels": 16})
+    (tmp_path / "speakers.json").write_text(json.dumps({"speakers": [{"name": name} for name in SPEAKERS]}))
+    arguments = [
+        str(cache), str(tmp_path / "speakers.json"), str(tmp_path / "tok.pt"), str(tmp_path / "spk.pt"),
+        str(tmp_path / "out"), "--device", "cpu", "--minutes", "2", "--finish-s", "1", "--max-steps", "60",
+        "--rows", "4", "--crop-tokens", "40", "--rate", "3e-3", "--report-s", "1000", "--ratios", "1.0",
+        "--encoder", "48", "--encoder-ffn", "32", "--channels", "32", "--heads", "1", "--mid", "1", "--ffn", "32",
+    ]  # fmt: skip
+    flow_training.train(flow_training.parse(arguments))
+    lines = [json.loads(line) for line in (tmp_path / "out" / "flow.jsonl").read_text().splitlines()]
+    assert lines[-1]["done"] and lines[-1]["step"] == 60
+    weights, meta = load_weights(tmp_path / "out" / "flow.pt")
+    loaded = Flow.from_tensors(weights)
+    assert loaded.config == FlowConfig(**meta["config"])
+    assert _loss(loaded, store) < 0.7 * _loss(Flow(loaded.config).eval(), store)
