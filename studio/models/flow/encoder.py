@@ -13,7 +13,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from studio.models.flow.layers import CausalConv, View, WholeView, number_slots, visibility, windows
+from studio.models.flow.layers import (
+    CausalConv,
+    FusedLinears,
+    View,
+    WholeView,
+    number_slots,
+    visibility,
+    windows,
+)
 from studio.models.flow.sizes import (
     BLOCK_FRAMES,
     BLOCK_TOKENS,
@@ -158,6 +166,7 @@ class RelativeAttention(nn.Module):
         self.linear_q = nn.Linear(width, width)
         self.linear_k = nn.Linear(width, width)
         self.linear_v = nn.Linear(width, width)
+        self._qkv = FusedLinears(self.linear_q, self.linear_k, self.linear_v)
         self.linear_out = nn.Linear(width, width)
         self.linear_pos = nn.Linear(width, width, bias=False)
         self.pos_bias_u = nn.Parameter(torch.empty(heads, width // heads))
@@ -166,9 +175,8 @@ class RelativeAttention(nn.Module):
         nn.init.xavier_uniform_(self.pos_bias_v)
 
     def forward(self, x: Tensor, view: View) -> Tensor:
-        linears = (self.linear_q, self.linear_k, self.linear_v)
-        query, key, value = (linear(x).unflatten(-1, (self.heads, -1)) for linear in linears)
-        return self.linear_out(view.attend_relative(self, query, key, value))
+        qkv = self._qkv(x).unflatten(-1, (3, self.heads, -1))
+        return self.linear_out(view.attend_relative(self, qkv))
 
     def positions(self, first: int, last: int) -> Tensor:
         """Projected distances first, first - 1, ... last: [H, first - last + 1, D]."""

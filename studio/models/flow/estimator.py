@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from studio.models.flow.layers import CausalConv, View, number_slots
+from studio.models.flow.layers import CausalConv, FusedLinears, View, number_slots
 from studio.models.flow.sizes import MEL_BINS, TIME_FEATURES, FlowConfig
 
 TIME_SCALE = 1000.0
@@ -148,13 +148,12 @@ class Attention(nn.Module):
         self.to_q = nn.Linear(channels, heads * head_dim, bias=False)
         self.to_k = nn.Linear(channels, heads * head_dim, bias=False)
         self.to_v = nn.Linear(channels, heads * head_dim, bias=False)
+        self._qkv = FusedLinears(self.to_q, self.to_k, self.to_v)
         self.to_out = nn.ModuleList([nn.Linear(heads * head_dim, channels)])
 
     def forward(self, x: Tensor, view: View) -> Tensor:
-        query, key, value = (
-            linear(x).unflatten(-1, (self.heads, -1)) for linear in (self.to_q, self.to_k, self.to_v)
-        )
-        return self.to_out[0](view.attend(query, key, value, self.slot))
+        qkv = self._qkv(x).unflatten(-1, (3, self.heads, -1))
+        return self.to_out[0](view.attend(qkv, self.slot))
 
 
 class GeluFeedForward(nn.Module):

@@ -64,12 +64,10 @@ class History:
         grown[..., : self._own_length, :] = self._own[..., : self._own_length, :]
         self._own = grown
 
-    def put(self, step: int, layer: int, start: int, key: Tensor, value: Tensor) -> None:
-        """Write keys and values [G, H, T, D] from position `start` on, in room reserved before."""
+    def put(self, step: int, layer: int, start: int, keys_values: Tensor) -> None:
+        """Write keys and values [2, G, H, T, D] from position `start` on, in room reserved before."""
         begin = start - self.prompt_length
-        place = self._own[step, layer, :, :, :, begin : begin + key.shape[-2]]
-        place[KEYS].copy_(key)
-        place[VALUES].copy_(value)
+        self._own[step, layer, :, :, :, begin : begin + keys_values.shape[-2]].copy_(keys_values)
 
     def parts(self, step: int, layer: int, end: int) -> list[tuple[Tensor, Tensor]]:
         """Keys and values before position `end`, the prompt's and this stream's own, each [G, H, T, D]."""

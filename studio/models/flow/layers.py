@@ -23,11 +23,11 @@ class View(Protocol):
     def window(self, x: Tensor, taps: int, slot: int) -> Tensor:
         """Each frame with the `taps - 1` before it, oldest first: [B, T, C] -> [B, T, taps * C]."""
 
-    def attend(self, query: Tensor, key: Tensor, value: Tensor, slot: int) -> Tensor:
-        """Scaled dot-product attention over the frames in sight: three [B, T, H, D] -> [B, T, H * D]."""
+    def attend(self, qkv: Tensor, slot: int) -> Tensor:
+        """Scaled dot-product attention over the frames in sight: [B, T, 3, H, D] -> [B, T, H * D]."""
 
-    def attend_relative(self, layer: RelativeHeads, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        """Attention with relative positions: three [B, T, H, D] -> [B, T, H * D]."""
+    def attend_relative(self, layer: RelativeHeads, qkv: Tensor) -> Tensor:
+        """Attention with relative positions: [B, T, 3, H, D] -> [B, T, H * D]."""
 
 
 class RelativeHeads(Protocol):
@@ -80,11 +80,12 @@ class WholeView:
         padded = F.pad(x, (0, 0, taps - 1, 0))
         return windows(padded, taps)
 
-    def attend(self, query: Tensor, key: Tensor, value: Tensor, slot: int) -> Tensor:
-        heads_first = (part.transpose(1, 2) for part in (query, key, value))
+    def attend(self, qkv: Tensor, slot: int) -> Tensor:
+        heads_first = (part.transpose(1, 2) for part in qkv.unbind(2))
         return F.scaled_dot_product_attention(*heads_first, attn_mask=self.visible).transpose(1, 2).flatten(2)
 
-    def attend_relative(self, layer: RelativeHeads, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    def attend_relative(self, layer: RelativeHeads, qkv: Tensor) -> Tensor:
+        query, key, value = qkv.unbind(2)
         frames = query.shape[1]
         position_scores = relative_scores(
             (query + layer.pos_bias_v).transpose(1, 2), layer.positions(frames - 1, 1 - frames), frames
@@ -99,6 +100,34 @@ class WholeView:
             attn_mask=bias.to(value.dtype),
         )
         return mixed.transpose(1, 2).flatten(2)
+
+
+class FusedLinears:
+    """Several linear layers of one input as a single matrix product.
+
+    Their joined weights are built anew while gradients are on, and once for each version of the weights otherwise.
+    """
+
+    def __init__(self, *layers: nn.Linear) -> None:
+        self.layers = layers
+        self._joined: tuple[Tensor, Tensor | None] | None = None
+        self._joined_from = (0, 0)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """[..., C] -> [..., sum of the layers' outputs]"""
+        if torch.is_grad_enabled():
+            return F.linear(x, *self._join())
+        # An optimizer or a loaded checkpoint changes the version, a move to another device the address; both touch
+        # all layers alike, and asking each of them costs more than the fusion saves.
+        weight = self.layers[0].weight
+        now = (weight.data_ptr(), 0 if weight.is_inference() else weight._version)
+        if self._joined is None or now != self._joined_from:
+            self._joined, self._joined_from = self._join(), now
+        return F.linear(x, *self._joined)
+
+    def _join(self) -> tuple[Tensor, Tensor | None]:
+        biases = [layer.bias for layer in self.layers if layer.bias is not None]
+        return torch.cat([layer.weight for layer in self.layers]), torch.cat(biases) if biases else None
 
 
 def windows(padded: Tensor, taps: int) -> Tensor:

@@ -66,16 +66,12 @@ class Layout:
             heading = edge * len(self.lengths)
             window, new_edge = [], []
             for row, (begin, length) in enumerate(zip(self.begins, self.lengths, strict=True)):
-                places = [
-                    *range(row * edge, (row + 1) * edge),
-                    *range(heading + begin, heading + begin + length),
-                ]
-                for frame in range(length):
-                    window += places[frame : frame + taps]
-                new_edge += places[length:]
-            self._indices[taps] = tuple(
-                torch.tensor(found, device=self.device) for found in (window, new_edge)
-            )
+                first = heading + begin
+                old = torch.arange(row * edge, (row + 1) * edge)
+                places = torch.cat([old, torch.arange(first, first + length)])
+                window.append(places.unfold(0, taps, 1).flatten())
+                new_edge.append(places[length:])
+            self._indices[taps] = (torch.cat(window).to(self.device), torch.cat(new_edge).to(self.device))
         return self._indices[taps]
 
 
@@ -103,36 +99,30 @@ class PackedView:
         torch.index_select(joined, 1, new_edge, out=self.new_edges[slot][self.step])
         return joined.index_select(1, window).view(*x.shape[:2], -1)
 
-    def attend(self, query: Tensor, key: Tensor, value: Tensor, slot: int) -> Tensor:
-        query = (query * (1 / math.sqrt(query.shape[-1]))).transpose(1, 2)
-        return self._by_span(query, key, value, slot, None)
+    def attend(self, qkv: Tensor, slot: int) -> Tensor:
+        return self._by_span(qkv[:, :, 0].transpose(1, 2), qkv, slot, None)
 
-    def attend_relative(self, layer: RelativeHeads, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        scale = 1 / math.sqrt(query.shape[-1])
+    def attend_relative(self, layer: RelativeHeads, qkv: Tensor) -> Tensor:
+        query = qkv[:, :, 0]
         longest = max(span.keys for spans in self.layout.spans for span in spans)
         positions = layer.positions(longest - 1, 1 - self.layout.block)
-        with_distance = ((query + layer.pos_bias_v) * scale).transpose(1, 2)
+        with_distance = (query + layer.pos_bias_v).transpose(1, 2)
 
         def distance_scores(span: Span) -> Tensor:
             frames = span.end - span.begin
             near = positions[:, longest - span.keys :][:, : span.keys + frames - 1]
             return relative_scores(with_distance[:, :, span.begin : span.end], near, span.keys)
 
-        content = ((query + layer.pos_bias_u) * scale).transpose(1, 2)
-        return self._by_span(content, key, value, layer.slot, distance_scores)
+        return self._by_span((query + layer.pos_bias_u).transpose(1, 2), qkv, layer.slot, distance_scores)
 
-    def _by_span(
-        self, query: Tensor, key: Tensor, value: Tensor, slot: int, bias_of: SpanScores | None
-    ) -> Tensor:
-        """query: [G, H, N, D], scaled; key and value: [G, N, H, D] -> [G, N, H * D]"""
-        key, value = key.transpose(1, 2), value.transpose(1, 2)
+    def _by_span(self, query: Tensor, qkv: Tensor, slot: int, bias_of: SpanScores | None) -> Tensor:
+        """query: [G, H, N, D]; qkv: [G, N, 3, H, D], of which keys and values are used -> [G, N, H * D]"""
+        keys_values = qkv[:, :, 1:].permute(2, 0, 3, 1, 4)  # [2, G, H, N, D]
         mixed = []
         for row, history in enumerate(self.histories):
             begin = self.layout.begins[row]
             end = begin + self.layout.lengths[row]
-            history.put(
-                self.step, slot, self.layout.starts[row], key[:, :, begin:end], value[:, :, begin:end]
-            )
+            history.put(self.step, slot, self.layout.starts[row], keys_values[:, :, :, begin:end])
             for span in self.layout.spans[row]:
                 parts = history.parts(self.step, slot, span.keys)
                 bias = None if bias_of is None else bias_of(span)
@@ -144,15 +134,23 @@ class PackedView:
 def mix(query: Tensor, parts: Sequence[tuple[Tensor, Tensor]], bias: Tensor | None) -> Tensor:
     """Attention over keys and values that lie in several pieces, without joining them.
 
-    Args:    query: [G, H, T, D], scaled. parts: pairs [G, H, K_i, D]. bias: [G, H, T, sum K_i], or None.
+    Args:    query: [G, H, T, D]. parts: pairs [G, H, K_i, D]. bias: [G, H, T, sum K_i] to be added to the products
+             before they are scaled, or None.
     Returns: [G, H, T, D]
     """
-    pieces = [torch.matmul(query, key.to(query.dtype).transpose(-1, -2)) for key, _ in parts]
-    scores = pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=-1)
-    if bias is not None:
-        scores = scores + bias
-    weights = scores.softmax(dim=-1).split([key.shape[-2] for key, _ in parts], dim=-1)
-    mixed = torch.matmul(weights[0], parts[0][1].to(query.dtype))
-    for weight, (_, value) in zip(weights[1:], parts[1:], strict=True):
-        mixed = mixed + torch.matmul(weight, value.to(query.dtype))
-    return mixed
+    scale = 1 / math.sqrt(query.shape[-1])
+    flat = query.flatten(0, 1)
+    keys = [key.to(query.dtype).flatten(0, 1).transpose(1, 2) for key, _ in parts]
+    values = [value.to(query.dtype).flatten(0, 1) for _, value in parts]
+    lengths = [value.shape[1] for value in values]
+    if bias is None:
+        scores, beta = flat.new_empty(*flat.shape[:2], sum(lengths)), 0.0
+    else:
+        scores, beta = bias.flatten(0, 1).contiguous(), scale
+    for piece, key in zip(scores.split(lengths, dim=-1), keys, strict=True):
+        torch.baddbmm(piece, flat, key, beta=beta, alpha=scale, out=piece)
+    weights = scores.softmax(dim=-1).split(lengths, dim=-1)
+    mixed = torch.bmm(weights[0], values[0])
+    for weight, value in zip(weights[1:], values[1:], strict=True):
+        mixed.baddbmm_(weight, value)
+    return mixed.unflatten(0, query.shape[:2])

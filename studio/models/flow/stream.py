@@ -266,11 +266,11 @@ def _lookahead_windows(flow: Flow, turns: list[_Turn]) -> Tensor:
     places, begin = [], 0
     for turn in turns:
         behind = begin + len(turn.tokens) + len(turn.ahead)
-        for token in range(len(turn.tokens)):
-            seen = range(begin + token, begin + token + LOOKAHEAD_TOKENS + 1)
-            places += [place if place < behind else len(embedded) for place in seen]
+        row = torch.arange(begin, begin + len(turn.tokens) + LOOKAHEAD_TOKENS)
+        row[behind - begin :] = len(embedded)  # the row of zeros
+        places.append(row.unfold(0, LOOKAHEAD_TOKENS + 1, 1).flatten())
         begin = behind
-    index = torch.tensor(places, device=flow.device)
+    index = torch.cat(places).to(flow.device)
     return padded.index_select(0, index).view(1, -1, (LOOKAHEAD_TOKENS + 1) * padded.shape[1])
 
 
