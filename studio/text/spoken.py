@@ -57,11 +57,12 @@ def _read(pieces: list[tuple[str, str]]) -> list[tuple[str, str]]:
     chinese = any(kind == "hanzi" for kind, _ in pieces)
     read: list[tuple[str, str]] = []
     following = ""
-    for kind, piece in reversed(pieces):
+    befores = ["", *(piece for _, piece in pieces)]
+    for (kind, piece), before in zip(reversed(pieces), reversed(befores[:-1]), strict=True):
         if kind == "hanzi":
             sounds = read_hanzi(piece)
         elif kind == "word":
-            sounds = spoken_en.read_word(piece, following)
+            sounds = spoken_en.read_word(piece, following, before)
         elif kind == "digit":
             digit = int(piece)
             sounds = read_hanzi(_DIGITS_ZH[digit]) if chinese else spoken_en.read_word(_DIGITS_EN[digit])

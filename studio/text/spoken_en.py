@@ -2,7 +2,7 @@
 
 Lexicon: misaki's us_gold.json and us_silver.json (Apache-2.0); only the data is read, none of its code runs.
 `spoken_names.txt` adds 6,000 words, mostly names, of the free word list SCOWL, as espeak-ng reads them.
-No part-of-speech tagging: a word with several readings gets the lexicon's default one.
+A word with several readings gets the one that the word before it asks for, else the lexicon's default.
 """
 
 from __future__ import annotations
@@ -23,28 +23,48 @@ FUNCTION_WORDS = {"a": "ə", "the": "Də", "to": "tə"}
 
 BEFORE_VOWEL = {"the": "Di", "to": "tʊ"}
 
+PREFERRED = {"live": "lˈɪv", "houses": "hˈWzɪz"}
+"""Where the lexicon's default is not the reading met most often."""
+
+_PRONOUNS = "i you he she it we they who there"
+VERB_BEFORE = frozenset(
+    (_PRONOUNS + " to will would can could may might must should shall cannot not please let's don't didn't won't").split()
+)
+NOUN_BEFORE = frozenset(
+    "a an the my your his her its our their this that these those some any no each every of for in with new".split()
+)
+"""Words after which a noun or a verb is to be expected; all that is needed to tell `to use` from `the use`."""
+
 _VOICELESS, _HISSING = "ptkfθ", "szʃʒʧʤ"
 
 
-@lru_cache(maxsize=1)
 def lexicon() -> dict[str, tuple[str, ...]]:
     """Word -> its readings, default first; about 0.3 s once a process.
 
     Raises: FileNotFoundError if the package misaki is not installed.
     """
+    return _load()[0]
+
+
+@lru_cache(maxsize=1)
+def _load() -> tuple[dict[str, tuple[str, ...]], dict[str, dict[str, str]]]:
+    """All readings of each word, and for words that have several those of a noun and of a verb."""
     spec = importlib.util.find_spec("misaki")
     if spec is None or not spec.submodule_search_locations:
         raise FileNotFoundError("the English lexicon is missing: pip install --no-deps misaki==0.9.4")
     folder = Path(next(iter(spec.submodule_search_locations))) / "data"
     words: dict[str, tuple[str, ...]] = {}
+    classes: dict[str, dict[str, str]] = {}
     for name in ("us_silver.json", "us_gold.json"):  # gold is checked by hand and wins
         for word, entry in json.loads((folder / name).read_text(encoding="utf8")).items():
             if readings := _readings(entry):
                 words[word] = readings
+            if isinstance(entry, dict) and len(readings) > 1:
+                classes[word] = {kind: plain_sounds(r) for kind, r in entry.items() if r}
     for line in Path(__file__).with_name("spoken_names.txt").read_text(encoding="utf8").splitlines():
         word, sounds = line.split(" ")
         words.setdefault(word, (sounds,))
-    return words
+    return words, classes
 
 
 def _readings(entry: str | dict[str, str | None]) -> tuple[str, ...]:
@@ -58,14 +78,21 @@ def plain_sounds(phonemes: str) -> str:
     return "".join(_PLAIN.get(c, c) for c in phonemes)
 
 
-def read_word(word: str, next_sounds: str = "") -> str:
-    """The sounds of one word (letters and apostrophes); `next_sounds` decide the form of `the` and `to`."""
-    lower = word.lower()
+def read_word(word: str, next_sounds: str = "", before: str = "") -> str:
+    """The sounds of one word (letters and apostrophes) between what is read next and the word before it."""
+    lower, before = word.lower(), before.lower()
     if lower in FUNCTION_WORDS and not (word.isupper() and len(word) > 1):
         vowel_next = next_sounds.lstrip("ˈˌ")[:1] in VOWELS and next_sounds != ""
         return BEFORE_VOWEL[lower] if vowel_next and lower in BEFORE_VOWEL else FUNCTION_WORDS[lower]
+    if lower == "used" and next_sounds in ("tə", "tʊ") and before in _PRONOUNS.split():
+        return "jˈust"  # he used to sing, but: it is used to cut
+    kinds = _load()[1].get(lower, {})
+    if before in VERB_BEFORE and "VERB" in kinds:
+        return kinds["VERB"]
+    if before in NOUN_BEFORE and "NOUN" in kinds:
+        return kinds["NOUN"]
     readings = word_readings(word)
-    return readings[0] if readings else spell(word)
+    return PREFERRED.get(lower) or (readings[0] if readings else spell(word))
 
 
 @lru_cache(maxsize=50_000)

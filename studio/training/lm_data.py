@@ -10,7 +10,7 @@ import gzip
 import json
 import random
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -123,15 +123,29 @@ class Reading:
         return f"{self.clip.speaker}@{self.ratio}"
 
 
-def pack(readings: Sequence[Reading], path: Path) -> LmData:
+def read_words(path: Path) -> dict[str, list[Word]]:
+    """Words of clips by clip id, as `write_words` left them; none if there is no file."""
+    if not path.is_file():
+        return {}
+    with gzip.open(path, "rt", encoding="utf8") as file:
+        return {name: [Word(*word) for word in words] for name, words in json.load(file).items()}
+
+
+def write_words(path: Path, words_of: Mapping[str, list[Word]]) -> None:
+    with gzip.open(path, "wt", encoding="utf8", compresslevel=2) as file:
+        json.dump({i: [[w.read, w.said, w.spelled] for w in ws] for i, ws in words_of.items()}, file)
+
+
+def pack(readings: Sequence[Reading], path: Path, words_of: dict[str, list[Word]] | None = None) -> LmData:
     """Write the file. Rounding may leave one token more or less than the clip's length says.
 
+    Args:    words_of: words that are known already, by clip id; those that are missing are added.
     Raises: ValueError if a clip's tokens are not as many as its length asks for.
     """
     codes = np.unique(np.concatenate([r.tokens for r in readings]))
     voices = {name: i for i, name in enumerate(sorted({r.voice for r in readings}))}
     speech, labels, progress, texts = [], [], [], [[] for _ in VARIANTS]
-    words_of: dict[str, list[Word]] = {}
+    words_of = {} if words_of is None else words_of
     for r in readings:
         expected = r.clip.samples / r.ratio / SAMPLES_PER_TOKEN
         if abs(len(r.tokens) - expected) > 1.5:
@@ -200,6 +214,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--index", type=Path, nargs="+", required=True)
     parser.add_argument("--tokens", nargs="+", required=True, help="each may hold clips of any index")
+    parser.add_argument("--words", type=Path, help="file that keeps the words of clips for the next call")
     parser.add_argument("--limit", type=int, default=0, help="only so many clips of each index")
     args = parser.parse_args()
     clips = {c.id: c for index in args.index for c in read_clips(index)[: args.limit or None]}
@@ -212,7 +227,10 @@ def main() -> None:
         ]
         # other speeds are for training only: validation is on voices as they are
         readings += [r for r in found if r.ratio == 1.0 or not r.clip.validation]
-    data = pack(readings, args.out)
+    words_of = read_words(args.words) if args.words else {}
+    data = pack(readings, args.out, words_of)
+    if args.words:
+        write_words(args.words, words_of)
     print(json.dumps({  # noqa: T201
         "clips": len(data), "speech_tokens": len(data.tokens), "text_ids": len(data.texts[0]),
         "codes": len(data.codes), "validation": int(data.validation.sum()),

@@ -35,6 +35,12 @@ def test_the_changes_before_a_vowel():
     assert spoken("the apple, the pear") == " Di ˈapəl, Də pˈɛɹ"
 
 
+def test_the_word_before_decides_between_noun_and_verb():
+    assert spoken("I use the use") == " ˈI jˈuz Də jˈus"
+    assert spoken("they live") == " DA lˈɪv"
+    assert spoken("he used to sing; used to cut") == " hi jˈust tə sˈɪŋ; jˈuzd tə kˈʌt"
+
+
 def test_heteronym_gives_every_reading_default_first():
     assert word_readings("read") == ("ɹˈid", "ɹˈɛd")
 
