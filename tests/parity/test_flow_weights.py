@@ -54,6 +54,13 @@ def test_state_saved_by_the_flow_loads_again(tensors, tmp_path):
     assert all(torch.equal(again[key], tensor) for key, tensor in tensors.items())
 
 
+def test_state_of_a_flow_in_training_is_fit_for_safetensors(tensors, tmp_path):
+    flow = Flow(FlowConfig.from_tensors(tensors, 32))
+    save_file(flow.state_dict(), tmp_path / "flow.safetensors")
+    again = Flow.from_file(tmp_path / "flow.safetensors", estimator_head_dim=32).state_dict()
+    assert all(torch.equal(again[key], tensor) for key, tensor in flow.state_dict().items())
+
+
 def test_missing_unknown_and_misshapen_tensors_are_named(tensors):
     first = "decoder.estimator.final_proj.bias"
     with pytest.raises(CheckpointError, match=rf"flow: {first} is missing, shape \[80\] expected"):

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from studio.models.flow import stream, training
 from studio.models.flow.encoder import UpsampleConformerEncoder
 from studio.models.flow.estimator import CausalConditionalDecoder
-from studio.models.flow.layers import View, WholeView, visibility
+from studio.models.flow.layers import View, WholeView, lay_out_for_products, visibility
 from studio.models.flow.sizes import (
     BLOCK_FRAMES,
     LOOKAHEAD_TOKENS,
@@ -47,12 +47,13 @@ class Flow(nn.Module):
     def from_tensors(
         cls, tensors: Mapping[str, Tensor], estimator_head_dim: int = 64, source: str = "flow"
     ) -> Flow:
-        """Build the flow that fits a checkpoint's tensors.
+        """Build the flow that fits a checkpoint's tensors, laid out for inference.
 
         Raises:  CheckpointError naming the first key that does not fit.
         """
         flow = cls(FlowConfig.from_tensors(tensors, estimator_head_dim))
         load_strictly(flow, tensors, source)
+        lay_out_for_products(flow)
         return flow.eval()
 
     @classmethod
