@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import soundfile
@@ -84,7 +85,7 @@ class Jury:
         )
 
 
-def _about(item: Item) -> dict[str, str]:
+def _about(item: Item) -> dict[str, Any]:
     prompt = item.prompt
     return {
         "id": item.id,
@@ -100,7 +101,7 @@ def _about(item: Item) -> dict[str, str]:
 def failed_row(item: Item, failure: str) -> Row:
     """The row of an item that gave no sound: every word is missing and it counts as gone wrong."""
     silence = count_errors(item.text, "", item.language)
-    nothing = dict.fromkeys(
+    nothing: dict[str, Any] = dict.fromkeys(
         (
             "similarity",
             "pitch_hz",
