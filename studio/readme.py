@@ -9,7 +9,7 @@ import ast
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import get_args
 
@@ -80,6 +80,7 @@ def bounds(info: FieldInfo) -> str:
     return f"{least[0]} to {most[0]}" if least and most else ""
 
 
+@cache
 def first_sentence(path: Path) -> str:
     """Return the first sentence of a module's docstring, without its full stop."""
     words = " ".join((ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").split())

@@ -33,7 +33,7 @@ def plan(place: Place, device: str, dev: bool) -> list[Step]:
     steps += _cpu_packages(place) if device == "cpu" else _cuda_packages(place)
     if dev:
         tools = place.file(DEV_LOCK)
-        label = f"installing {DEV_LOCK}, 0.5 GB"
+        label = f"installing {DEV_LOCK}, 0.4 GB"
         steps.append(Step("dev", label, digest(tools), lambda: pip.install_lock(place, tools)))
     studio = f"{place.root} {digest(place.file('pyproject.toml'))}"
     steps.append(Step("studio", "installing the studio itself", studio, lambda: pip.install_studio(place)))
@@ -51,7 +51,7 @@ def pending(place: Place, steps: list[Step]) -> list[Step]:
 
 def _cpu_packages(place: Place) -> list[Step]:
     lock = place.file(CPU_LOCK)
-    torch, label = locked(lock, "torch"), f"installing {CPU_LOCK}, 0.6 GB"
+    torch, label = locked(lock, "torch"), f"installing {CPU_LOCK}, 0.5 GB"
     return [
         Step("torch", f"installing {torch}, 0.2 GB", torch, lambda: pip.install_cpu_torch(place, torch)),
         Step("packages", label, digest(lock), lambda: pip.install_cpu_lock(place, lock)),
