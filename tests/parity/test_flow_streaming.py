@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from studio.models.flow import Flow, FlowState
-from studio.models.flow.stream import align_prompt
+from studio.models.flow.state import align_prompt
 
 TOLERANCE = 1e-4  # float32 sums in another order; seen: below 1e-5
 

@@ -2,6 +2,6 @@
 
 from studio.models.flow.flow import Flow
 from studio.models.flow.sizes import FlowConfig
-from studio.models.flow.stream import FlowState, PromptFlowCache
+from studio.models.flow.state import FlowState, PromptFlowCache
 
 __all__ = ["Flow", "FlowConfig", "FlowState", "PromptFlowCache"]

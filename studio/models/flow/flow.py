@@ -26,7 +26,7 @@ from studio.models.flow.sizes import (
     FlowConfig,
 )
 from studio.models.flow.solver import flow_times, solve, start_noise
-from studio.models.flow.stream import FlowState, PromptFlowCache
+from studio.models.flow.state import FlowState, PromptFlowCache
 from studio.models.weights import load_strictly, read_tensors
 
 
