@@ -26,13 +26,15 @@ BEFORE_VOWEL = {"the": "Di", "to": "tʊ"}
 PREFERRED = {"live": "lˈɪv", "houses": "hˈWzɪz"}
 """Where the lexicon's default is not the reading met most often."""
 
-_PRONOUNS = "i you he she it we they who there"
-VERB_BEFORE = frozenset(
-    (_PRONOUNS + " to will would can could may might must should shall cannot not please let's don't didn't won't").split()
-)
-NOUN_BEFORE = frozenset(
-    "a an the my your his her its our their this that these those some any no each every of for in with new".split()
-)
+_PRONOUNS = frozenset({"i", "you", "he", "she", "it", "we", "they", "who", "there"})
+VERB_BEFORE = _PRONOUNS | {
+    "to", "will", "would", "can", "could", "may", "might", "must", "should", "shall", "cannot", "not", "please",
+    "let's", "don't", "didn't", "won't",
+}  # fmt: skip
+NOUN_BEFORE = frozenset({
+    "a", "an", "the", "my", "your", "his", "her", "its", "our", "their", "this", "that", "these", "those", "some",
+    "any", "no", "each", "every", "of", "for", "in", "with", "new",
+})  # fmt: skip
 """Words after which a noun or a verb is to be expected; all that is needed to tell `to use` from `the use`."""
 
 _VOICELESS, _HISSING = "ptkfθ", "szʃʒʧʤ"
@@ -84,7 +86,7 @@ def read_word(word: str, next_sounds: str = "", before: str = "") -> str:
     if lower in FUNCTION_WORDS and not (word.isupper() and len(word) > 1):
         vowel_next = next_sounds.lstrip("ˈˌ")[:1] in VOWELS and next_sounds != ""
         return BEFORE_VOWEL[lower] if vowel_next and lower in BEFORE_VOWEL else FUNCTION_WORDS[lower]
-    if lower == "used" and next_sounds in ("tə", "tʊ") and before in _PRONOUNS.split():
+    if lower == "used" and next_sounds in ("tə", "tʊ") and before in _PRONOUNS:
         return "jˈust"  # he used to sing, but: it is used to cut
     kinds = _load()[1].get(lower, {})
     if before in VERB_BEFORE and "VERB" in kinds:

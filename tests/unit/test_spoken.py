@@ -23,7 +23,7 @@ def test_import_loads_no_lexicon_and_no_pinyin():
 
 @pytest.mark.parametrize(
     ("word", "sounds"),
-    [("hello", "həlˈO"), ("Henry", "hˈɛnɹi"), ("live", "lˈIv"), ("dogs", "dˈɔɡz"), ("boxes", "bˈɑksɪz"),
+    [("hello", "həlˈO"), ("Henry", "hˈɛnɹi"), ("dogs", "dˈɔɡz"), ("boxes", "bˈɑksɪz"),
      ("cat's", "kˈats"), ("dogs'", "dˈɔɡz"), ("isn't", "ˈɪzənt"), ("Olivia", "ɑlˈɪviə"), ("NASA", "nˈasə"),
      ("TV", "tˌi vˈi"), ("doghill", "dˈɔɡhˌɪl")],
 )  # fmt: skip
