@@ -6,7 +6,6 @@ python -m studio.training.assemble PARTS assets/voice     (PARTS holds the train
 from __future__ import annotations
 
 import argparse
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -77,6 +76,29 @@ def write_flow(part: Path, folder: Path) -> tuple[dict[str, object], int]:
     return sizes, config.speech_tokens
 
 
+def write_half_onnx(source: Path, target: Path, least_values: int = 256) -> None:
+    """Copy an ONNX file with its large weights in fp16, cast back to fp32 when it is loaded (onnxruntime folds it).
+
+    Trained weights come in fp16 (`stepping.save_weights`), so this loses next to nothing and halves the file.
+    """
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    model = onnx.load(str(source))
+    casts = []
+    for weight in model.graph.initializer:
+        values = numpy_helper.to_array(weight)
+        if weight.data_type != TensorProto.FLOAT or values.size < least_values:
+            continue
+        name = weight.name
+        weight.CopyFrom(numpy_helper.from_array(values.astype("float16"), name + ".half"))
+        casts.append(helper.make_node("Cast", [name + ".half"], [name], to=TensorProto.FLOAT))
+    for place, node in enumerate(casts):
+        model.graph.node.insert(place, node)
+    onnx.checker.check_model(model)
+    onnx.save(model, str(target))
+
+
 def write_description(folder: Path, sizes: Mapping[str, object], speech_codes: int) -> None:
     content = {
         "checkpoint": {
@@ -95,7 +117,7 @@ A small checkpoint in CosyVoice 2's file layout, trained from nothing for this p
 a machine without a GPU and without a download. It is a starter voice: it is not on a par with the official model.
 
 ## What it is
-Speech LM {lm_m:.1f} M parameters, flow {flow_m:.1f} M, vocoder {hift_m:.1f} M, fp16; the speech tokenizer and the speaker
+Speech LM {lm_m:.1f} M parameters, flow {flow_m:.1f} M, vocoder {hift_m:.1f} M, fp16; speech tokenizer and speaker
 encoder are ONNX files.
 Text is read as sounds (English phonemes by a lexicon, Mandarin syllables), not as letters: `studio/text/spoken.py`.
 
@@ -144,7 +166,7 @@ def assemble(parts: Path, folder: Path, speech_codes: int | None = None, lm_name
     sizes["llm"] = write_lm(parts / f"{lm_name}.pt", folder, flow_codes)
     for name in ("campplus.onnx", "speech_tokenizer_v2.onnx"):
         if (parts / name).exists():
-            shutil.copyfile(parts / name, folder / name)
+            write_half_onnx(parts / name, folder / name)
     write_description(folder, sizes, flow_codes)
     write_card(folder)
     total = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
