@@ -87,6 +87,8 @@ def _prepare_cpu(threads: int) -> None:
         # Keeps model and scheduler in one process: the default adds a third that imports vLLM again (14 s).
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
         "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads),
+        # Waiting threads sleep: spinning, they would take the cores from token2wav and from each other.
+        "OMP_WAIT_POLICY": "PASSIVE",
         # A few helpers of the sampler are wrapped in torch.compile; on a CPU that calls a C++ compiler, for
         # half a minute and if there is one, to gain nothing.
         "TORCHDYNAMO_DISABLE": "1",

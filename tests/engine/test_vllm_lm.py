@@ -33,6 +33,8 @@ from studio.speech import Sampling
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 CODES, TEXT_IDS = 243, 512
 END_IDS = (243, 244, 245)
+LONG = 380
+"""Text ids that take 760 tokens at the least, a second or more: time to act while such a request runs."""
 CONFIG = {
     "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "vocab_size": TEXT_IDS, "hidden_size": 128,
     "intermediate_size": 192, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1,
@@ -69,7 +71,7 @@ def checkpoint(tmp_path_factory) -> Path:
 async def worker(checkpoint, tmp_path_factory) -> AsyncIterator[WorkerProcess]:
     settings = {
         "model_dir": str(checkpoint), "cache_dir": str(tmp_path_factory.mktemp("cache")), "device": "cpu",
-        "kv_cache_gib": 0.0625, "max_num_seqs": 8, "max_model_len": 1024, "max_num_batched_tokens": 1024,
+        "kv_cache_gib": 0.0625, "max_num_seqs": 8, "max_model_len": 8192, "max_num_batched_tokens": 1024,
         "lm_threads": 1,
     }  # fmt: skip
     made = WorkerProcess([sys.executable, "-m", "studio.backends.vllm_lm"], "speech LM", settings)
@@ -178,7 +180,7 @@ async def test_an_end_is_never_drawn_too_early(lm):
 
 async def test_closing_the_stream_gives_the_blocks_back(lm):
     before = await lm.stats()
-    stream = lm.generate(prompt_of(5, text=40), Sampling(seed=1), "left")
+    stream = lm.generate(prompt_of(5, text=LONG), Sampling(seed=1), "left")
     async with aclosing(stream):
         await anext(stream)
         assert (await lm.stats()).kv_cache_usage_ratio > before.kv_cache_usage_ratio
@@ -191,7 +193,7 @@ async def test_closing_the_stream_gives_the_blocks_back(lm):
 
 async def test_abort_ends_the_stream_and_gives_the_blocks_back(lm):
     before = await lm.stats()
-    stream = lm.generate(prompt_of(7, text=40), Sampling(seed=1), "stopped")
+    stream = lm.generate(prompt_of(7, text=LONG), Sampling(seed=1), "stopped")
     with pytest.raises(RequestAborted):
         async for _ in stream:
             await lm.abort("stopped")
@@ -216,7 +218,7 @@ async def test_a_prompt_that_does_not_fit_fails_alone(lm):
         (LmPrompt((), (TEXT_IDS,), np.zeros(0, np.int32)), "text id 512"),
         (LmPrompt((), (1,), np.array([END_IDS[0]], np.int32)), "speech token 243"),
         (LmPrompt((), (), np.zeros(4, np.int32)), "does not fit"),
-        (prompt_of(11, text=60), "does not fit"),
+        (prompt_of(11, text=LONG + 20), "does not fit"),
     ):
         with pytest.raises(SpeechLMError, match=words):
             await speak(lm, bad, 1, f"bad {words}")
@@ -229,7 +231,7 @@ async def test_a_prompt_that_does_not_fit_fails_alone(lm):
 async def test_a_killed_engine_is_told_at_once_and_the_next_one_speaks_the_same(worker, lm):
     prompt = prompt_of(13, text=12)
     first, _ = await speak(lm, prompt, 3, "before the kill")
-    stream = lm.generate(prompt_of(14, text=40), Sampling(), "under way")
+    stream = lm.generate(prompt_of(14, text=LONG), Sampling(), "under way")
     await anext(stream)
     os.kill(worker.state.facts["engine_pids"][0], signal.SIGKILL)
 
