@@ -36,7 +36,9 @@ class StudioError(Exception):
     code = "internal_error"
     kind = "server_error"
 
-    def __init__(self, key: str, *, param: str | None = None, retry_after_s: float | None = None, **values: object) -> None:
+    def __init__(
+        self, key: str, *, param: str | None = None, retry_after_s: float | None = None, **values: object
+    ) -> None:
         self.key = key
         self.param = param
         self.values = values

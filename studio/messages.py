@@ -23,7 +23,7 @@ def catalogue(language: str) -> dict[str, str]:
 
 
 def best_language(wanted: str | None) -> str:
-    """"zh" for any Chinese tag or Accept-Language that puts Chinese first, else "en"."""
+    """ "zh" for any Chinese tag or Accept-Language that puts Chinese first, else "en"."""
     first = (wanted or "").split(",")[0].strip().lower()
     return "zh" if first.startswith("zh") else "en"
 
@@ -31,5 +31,7 @@ def best_language(wanted: str | None) -> str:
 def render(key: str, language: str = "en", **values: object) -> str:
     """The sentence of a key with its fields filled; a key that is missing is a bug and raises KeyError."""
     sentences = catalogue(language if language in LANGUAGES else "en")
-    filled = {name: sentences[value] if isinstance(value, MessageKey) else value for name, value in values.items()}
+    filled = {
+        name: sentences[value] if isinstance(value, MessageKey) else value for name, value in values.items()
+    }
     return sentences[key].format(**filled)

@@ -42,9 +42,13 @@ class VoicePrompt:
 
     def __post_init__(self) -> None:
         if self.mel.shape != (MEL_FRAMES_PER_TOKEN * len(self.speech_tokens), MEL_BINS):
-            raise ValueError(f"prompt mel {self.mel.shape} is not twice the {len(self.speech_tokens)} prompt tokens")
+            raise ValueError(
+                f"prompt mel {self.mel.shape} is not twice the {len(self.speech_tokens)} prompt tokens"
+            )
         if self.speaker_embedding.shape != (SPEAKER_DIM,):
-            raise ValueError(f"speaker embedding has shape {self.speaker_embedding.shape}, expected ({SPEAKER_DIM},)")
+            raise ValueError(
+                f"speaker embedding has shape {self.speaker_embedding.shape}, expected ({SPEAKER_DIM},)"
+            )
 
 
 @dataclass(frozen=True, slots=True)
