@@ -14,6 +14,7 @@ from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead
 from vllm.model_executor.models.qwen2 import Qwen2ForCausalLM, Qwen2Model
 from vllm.model_executor.models.utils import maybe_prefix
 
+from studio.models.speech_lm.cpu_layers import use_cpu_kernels
 from studio.models.speech_lm.layout import SpeechLmLayout
 
 
@@ -29,6 +30,8 @@ class CosyVoice2SpeechLM(Qwen2ForCausalLM):
         self.quant_config = vllm_config.quant_config
         layout = SpeechLmLayout(config.speech_codes, config.text_ids)
         self.model = Qwen2Model(vllm_config=vllm_config, prefix=maybe_prefix(prefix, "model"))
+        if vllm_config.device_config.device_type == "cpu":
+            use_cpu_kernels(self.model)
         self.lm_head = ParallelLMHead(
             layout.head_width,
             config.hidden_size,
