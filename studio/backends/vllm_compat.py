@@ -71,7 +71,7 @@ def prepare_process(options: EngineOptions) -> None:
         raise SettingsError("settings.bad", name="vllm", value=have, reason="vLLM 0.26 to 0.32 is needed")
     os.environ.update({
         "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1",
-        "VLLM_LOGGING_LEVEL": os.environ.get("VLLM_LOGGING_LEVEL", "WARNING"),
+        "VLLM_LOGGING_LEVEL": os.environ.get("VLLM_LOGGING_LEVEL", "ERROR"),
         "VLLM_PLUGINS": "cosyvoice_studio",  # ours alone; looking for LoRA adapters costs imports
         "VLLM_USE_V2_MODEL_RUNNER": "0",  # the newer runner has another interface for logits processors
         "VLLM_USE_FLASHINFER_SAMPLER": "0",  # it cannot honour a seed for each request
@@ -141,6 +141,7 @@ def engine_arguments(model: Path, options: EngineOptions) -> dict[str, Any]:
         "model": str(model), "skip_tokenizer_init": True, "enable_prefix_caching": True, "seed": 0,
         "max_model_len": options.max_model_len, "max_num_seqs": options.max_num_seqs,
         "max_num_batched_tokens": options.max_num_batched_tokens, "block_size": options.block_size,
+        "use_tqdm_on_load": False,
         "max_logprobs": -1, "disable_log_stats": True, "generation_config": "vllm",
         # The processor needs each token before the next draw; overlapping the two would wait for it anyway.
         "async_scheduling": False,

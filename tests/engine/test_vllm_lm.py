@@ -62,6 +62,7 @@ def random_tensors() -> dict[str, torch.Tensor]:
 def checkpoint(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("checkpoint")
     torch.save(random_tensors(), folder / "llm.pt")
+    (folder / "cosyvoice2.yaml").write_text("checkpoint: {id: random}\n")
     (folder / "CosyVoice-BlankEN").mkdir()
     (folder / "CosyVoice-BlankEN" / "config.json").write_text(json.dumps(CONFIG))
     return folder

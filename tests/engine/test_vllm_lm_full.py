@@ -45,6 +45,7 @@ def write_checkpoint(folder: Path) -> None:
         lambda name: torch.from_numpy(make_weights.tensor(name, tuple(shapes[name]))),
     )  # fmt: skip
     write_safetensors(folder / "llm.safetensors", source, [Piecewise(name, (name,)) for name in shapes])
+    (folder / "cosyvoice2.yaml").write_text("checkpoint: {id: random}\n")
     (folder / "CosyVoice-BlankEN").mkdir()
     (folder / "CosyVoice-BlankEN" / "config.json").write_text(json.dumps(CONFIG))
 
