@@ -19,9 +19,11 @@ from studio.library.prompts import VoicePrompts
 from studio.library.starters import add_starters
 from studio.library.store import VoiceStore
 from studio.settings import Settings, exit_on_error
+from studio.setup.registration import ensure_registered
+from studio.speech import ServedModel
 from studio.text.frontend import TextFrontend
 
-ASSETS = Path(__file__).resolve().parent / "assets"
+ROOT = Path(__file__).resolve().parent
 
 
 def build(settings: Settings) -> FastAPI:
@@ -54,15 +56,17 @@ def build(settings: Settings) -> FastAPI:
         workers=(lm_worker, token2wav_worker),
     )
     store = VoiceStore(settings.folder("library"), settings.max_voices)
-    add_starters(store, ASSETS / "starters")
+    add_starters(store, ROOT / "assets" / "starters")
     prompts = VoicePrompts(
         store, PromptEncoderClient(token2wav_worker), settings.folder("prompts"), checkpoint.id
     )
-    return build_web(engine, store, prompts, settings, settings.served_model_name or checkpoint.id)
+    model = ServedModel(settings.served_model_name or checkpoint.id, settings.sampling(checkpoint.sampling))
+    return build_web(engine, store, prompts, settings, model)
 
 
 def main(argv: list[str]) -> None:
     settings = exit_on_error(argv)
+    ensure_registered(ROOT)  # vLLM finds our model through the installed package
     logging.basicConfig(
         level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )

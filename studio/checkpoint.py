@@ -7,13 +7,14 @@ means the official model.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import yaml
 
 from studio.errors import CheckpointError
+from studio.speech import Sampling
 
 FILE = "cosyvoice2.yaml"
 TOKENIZER_FOLDER = "CosyVoice-BlankEN"
@@ -26,6 +27,7 @@ class Checkpoint:
     """id: name in /v1/models, and what voice prompts are bound to; text_frontend: "raw" or "spoken" (text/spoken.py).
 
     Speech tokens of a segment are at least min_token_text_ratio and at most max_token_text_ratio times its text ids.
+    sampling: what a request that names no sampling gets; the defaults are the official model's.
     """
 
     folder: Path
@@ -34,6 +36,7 @@ class Checkpoint:
     languages: tuple[str, ...] = LANGUAGES
     min_token_text_ratio: float = 2.0
     max_token_text_ratio: float = 20.0
+    sampling: Sampling = field(default_factory=Sampling)
 
     @property
     def tokenizer_folder(self) -> Path:
@@ -64,6 +67,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         found = yaml.load(file.read_text(encoding="utf-8"), Loader=_PlainLoader)
         given: dict[str, Any] = dict((found or {}).get("checkpoint") or {})
         given["languages"] = tuple(given.get("languages") or LANGUAGES)
+        given["sampling"] = Sampling(**(given.get("sampling") or {}))
         checkpoint = Checkpoint(folder, **{"id": folder.resolve().name, **given})
     except (yaml.YAMLError, UnicodeDecodeError, TypeError, ValueError, AttributeError) as error:
         raise CheckpointError("checkpoint.unreadable", file=FILE, reason=error, folder=folder) from error

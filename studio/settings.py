@@ -13,13 +13,15 @@ import os
 import sys
 import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 
 from studio.errors import SettingsError
+from studio.speech import Sampling
 
 PREFIX = "STUDIO_"
 ROOT = Path(__file__).resolve().parent.parent
@@ -64,9 +66,10 @@ class Settings(BaseModel):
     flow_steps: int = knob(10, "Euler steps of a mel solve; fewer is faster and rougher.", group="token2wav", unit="steps", ge=1, le=50)
     voice_cache: int = knob(16, "Voices whose flow state of the prompt is kept ready.", group="token2wav", unit="voices", ge=1, le=1024)
 
-    temperature: float = knob(1.0, "Sampling temperature where a request names none.", group="sampling", applies="next request", ge=0.05, le=2.0)
-    top_p: float = knob(0.8, "Nucleus of the sampling where a request names none.", group="sampling", unit="ratio", applies="next request", ge=0.05, le=1.0)
-    top_k: int = knob(25, "Most candidates of the sampling where a request names none.", group="sampling", unit="tokens", applies="next request", ge=1, le=200)
+    temperature: float | None = knob(None, "Sampling temperature where a request names none; unset: the checkpoint's own.", group="sampling", applies="next request", ge=0.05, le=2.0)
+    top_p: float | None = knob(None, "Nucleus of the sampling where a request names none; unset: the checkpoint's own.", group="sampling", unit="ratio", applies="next request", ge=0.05, le=1.0)
+    top_k: int | None = knob(None, "Most candidates of the sampling where a request names none; unset: the checkpoint's own.", group="sampling", unit="tokens", applies="next request", ge=1, le=200)
+    repetition_window: int | None = knob(None, "Spoken tokens that are not drawn again at once where a request names none; 0: off; unset: the checkpoint's own.", group="sampling", unit="tokens", applies="next request", ge=0, le=50)
 
     queue_size: int = knob(32, "Requests waiting before new ones are refused with 429.", group="limits", unit="requests", ge=0, le=10000)
     max_running: int = knob(8, "Requests voiced at once; further ones wait in line.", group="limits", unit="requests", ge=1, le=512)
@@ -79,6 +82,11 @@ class Settings(BaseModel):
 
     data_dir: str = knob(str(ROOT / "data"), "Folder of the voice library: SQLite and clips.", group="library")
     cache_dir: str = knob("", "Folder for converted checkpoints; empty: data_dir/cache.", group="library")
+
+    def sampling(self, defaults: Sampling) -> Sampling:
+        """The checkpoint's sampling with what is set here in its place."""
+        named = {"temperature": self.temperature, "top_p": self.top_p, "top_k": self.top_k, "window": self.repetition_window}
+        return replace(defaults, **{k: v for k, v in named.items() if v is not None})
 
     def for_worker(self) -> dict[str, object]:
         """The settings as plain values for a worker process, which picks what it needs; cache_dir is resolved."""
@@ -175,9 +183,9 @@ def argument_parser() -> argparse.ArgumentParser:
         group = extra(info, "group")
         if group not in groups:
             groups[group] = parser.add_argument_group(group)
-        choices = get_args(info.annotation) if get_args(info.annotation) else None
+        choices = get_args(info.annotation) if get_origin(info.annotation) is Literal else None
         unit = f" [{extra(info, 'unit')}]" if extra(info, "unit") else ""
-        text = f"{info.description}{unit} (default: {info.default})".replace("%", "%%")
+        text = f"{info.description}{unit} (default: {'unset' if info.default is None else info.default})".replace("%", "%%")
         groups[group].add_argument("--" + name.replace("_", "-"), help=text, choices=choices, metavar=None if choices else "X")
     return parser
 

@@ -64,6 +64,14 @@ class Sampling:
 
 
 @dataclass(frozen=True, slots=True)
+class ServedModel:
+    """What clients see of the loaded checkpoint: its name, and the sampling of requests that name none."""
+
+    name: str
+    sampling: Sampling = field(default_factory=Sampling)
+
+
+@dataclass(frozen=True, slots=True)
 class SynthesisRequest:
     """One text in one voice, validated at the edge; nothing after the edge rejects it for its content."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import replace
 from typing import Annotated, Literal, TypeVar
 
 import numpy as np
@@ -26,8 +27,7 @@ from studio.engine.stream import SpeechStream
 from studio.errors import InvalidRequest, RequestAborted
 from studio.library.prompts import VoicePrompts
 from studio.library.store import VoiceStore
-from studio.settings import Settings
-from studio.speech import SAMPLE_RATE_HZ, AudioChunk, Float32, Sampling, SynthesisRequest
+from studio.speech import SAMPLE_RATE_HZ, AudioChunk, Float32, Sampling, ServedModel, SynthesisRequest
 
 MEDIA_TYPES = {
     "wav": "audio/wav",
@@ -46,7 +46,7 @@ class VoiceRef(BaseModel):
 
 
 class SpeechBody(BaseModel):
-    """OpenAI's fields; `seed`, `temperature`, `top_p` and `top_k` are ours. Unknown fields are refused, not ignored."""
+    """OpenAI's fields; `seed` and the sampling fields are ours. Unknown fields are refused, not ignored."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -61,19 +61,21 @@ class SpeechBody(BaseModel):
     temperature: Annotated[float | None, Field(ge=0.05, le=2.0)] = None
     top_p: Annotated[float | None, Field(ge=0.05, le=1.0)] = None
     top_k: Annotated[int | None, Field(ge=1, le=200)] = None
+    repetition_window: Annotated[int | None, Field(ge=0, le=50)] = None
 
 
-def sampling_of(body: SpeechBody, settings: Settings) -> Sampling:
+def sampling_of(body: SpeechBody, defaults: Sampling) -> Sampling:
     """The request's sampling; a missing seed is drawn, and told in a reply header so that the take can be repeated."""
     seed = secrets.randbelow(SEED_MAX) if body.seed is None else body.seed
     if not 0 <= seed <= SEED_MAX:
         raise InvalidRequest("request.seed", param="seed")
-    return Sampling(
-        seed=seed,
-        temperature=settings.temperature if body.temperature is None else body.temperature,
-        top_p=settings.top_p if body.top_p is None else body.top_p,
-        top_k=settings.top_k if body.top_k is None else body.top_k,
-    )
+    named = {
+        "temperature": body.temperature,
+        "top_p": body.top_p,
+        "top_k": body.top_k,
+        "window": body.repetition_window,
+    }
+    return replace(defaults, seed=seed, **{k: v for k, v in named.items() if v is not None})
 
 
 def format_of(body: SpeechBody) -> str:
@@ -97,7 +99,7 @@ def refuse_unhonoured(body: SpeechBody) -> None:
 
 
 def speech_router(
-    engine: Engine, store: VoiceStore, prompts: VoicePrompts, settings: Settings, guard: Callable[..., object]
+    engine: Engine, store: VoiceStore, prompts: VoicePrompts, model: ServedModel, guard: Callable[..., object]
 ) -> APIRouter:
     """The route; everything is validated, and the first chunk is there, before the reply begins."""
     router = APIRouter()
@@ -106,7 +108,7 @@ def speech_router(
     async def create_speech(request: Request, body: SpeechBody) -> Response:
         guard(request)
         refuse_unhonoured(body)
-        wanted, sampling = format_of(body), sampling_of(body, settings)
+        wanted, sampling = format_of(body), sampling_of(body, model.sampling)
         engine.check(body.input)
         name = body.voice if isinstance(body.voice, str) else body.voice.id
         if not name.strip():

@@ -24,6 +24,7 @@ from studio.engine.engine import Engine
 from studio.library.prompts import VoicePrompts
 from studio.library.store import VoiceStore
 from studio.settings import Settings
+from studio.speech import ServedModel
 from studio.ui.blocks import build_page
 
 ASSETS = Path(__file__).resolve().parents[2] / "assets"
@@ -65,7 +66,7 @@ class SessionCookie:
 
 
 def build_web(
-    engine: Engine, store: VoiceStore, prompts: VoicePrompts, settings: Settings, model_name: str
+    engine: Engine, store: VoiceStore, prompts: VoicePrompts, settings: Settings, model: ServedModel
 ) -> FastAPI:
     """The whole application; the engine's workers start once the server answers, and end with it."""
 
@@ -83,9 +84,9 @@ def build_web(
     app = FastAPI(title="CosyVoice Studio", version=__version__, lifespan=lifespan)
     guard = api_key_guard(settings.api_key)
     errors.install(app)
-    app.include_router(speech_router(engine, store, prompts, settings, guard))
+    app.include_router(speech_router(engine, store, prompts, model, guard))
     app.include_router(voices_router(store, prompts, settings, guard))
-    app.include_router(service_router(engine, model_name, guard))
+    app.include_router(service_router(engine, model.name, guard))
 
     @app.api_route(
         "/v1/{path:path}", methods=["GET", "POST", "PUT", "PATCH", "DELETE"], include_in_schema=False

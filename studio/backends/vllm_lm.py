@@ -20,8 +20,9 @@ import numpy as np
 from studio.backends import vllm_compat
 from studio.backends.serve import Handler, Report, Service, run_worker
 from studio.backends.vllm_compat import EngineCounters, EngineOptions
+from studio.checkpoint import read_checkpoint
 from studio.errors import CheckpointError, EngineDead, RequestAborted, SpeechLMError, StudioError
-from studio.models.speech_lm.layout import SpeechLmLayout, token_bounds
+from studio.models.speech_lm.layout import SpeechLmLayout, TokenBounds
 from studio.protocols import LmPrompt, LmStats, TokenDelta
 from studio.speech import Float32, Sampling
 
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LOGITS_PROCESSOR = "studio.models.speech_lm.ras_processor:RepetitionAwareSampling"
-TOKENIZER_FOLDER = "CosyVoice-BlankEN"
 RESTART_S = 30.0
 """How long a restart is said to take to those whose requests died with the engine."""
 
@@ -41,23 +41,31 @@ class VllmSpeechLM:
     """SpeechLM over one AsyncLLM. Owner: the event loop it was started in."""
 
     def __init__(
-        self, engine: AsyncLLM, layout: SpeechLmLayout, counters: EngineCounters, max_model_len: int
+        self,
+        engine: AsyncLLM,
+        layout: SpeechLmLayout,
+        counters: EngineCounters,
+        max_model_len: int,
+        bounds: TokenBounds,
     ) -> None:
         self._engine = engine
         self._counters = counters
         self._max_model_len = max_model_len
+        self._bounds = bounds
         self._watched: list[int] = []
         self.layout = layout
 
     @classmethod
-    def start(cls, folder: Path, options: EngineOptions) -> VllmSpeechLM:
+    def start(
+        cls, folder: Path, options: EngineOptions, bounds: TokenBounds | None = None
+    ) -> VllmSpeechLM:
         """Load a converted folder, inside an event loop, which is blocked until the weights are loaded."""
         from studio.models.speech_lm.convert import read_layout
 
         counters = EngineCounters()
         layout = read_layout(folder)
         engine = vllm_compat.start_engine(folder, options, LOGITS_PROCESSOR, counters)
-        return cls(engine, layout, counters, options.max_model_len)
+        return cls(engine, layout, counters, options.max_model_len, bounds or TokenBounds())
 
     async def generate(
         self, prompt: LmPrompt, sampling: Sampling, request_id: str
@@ -134,7 +142,7 @@ class VllmSpeechLM:
         try:
             ids = self.layout.prompt_ids(prompt.prompt_text_ids, prompt.text_ids, prompt.speech_tokens)
             room = self._max_model_len - len(ids)
-            least, most = token_bounds(len(prompt.text_ids))
+            least, most = self._bounds.of(len(prompt.text_ids))
             if not prompt.text_ids or room < most:
                 raise ValueError(
                     f"a prompt of {len(ids)} and up to {most} tokens does not fit {self._max_model_len}"
@@ -228,6 +236,7 @@ async def setup(values: dict[str, Any], report: Report) -> Service:
     options = settings.engine_options()
     began_s = time.monotonic()
     model_dir = Path(settings.model_dir)
+    checkpoint = read_checkpoint(model_dir)
     llm = llm_file(model_dir)
     report("stage.importing", 0.02)
     vllm_compat.prepare_process(options)
@@ -237,9 +246,10 @@ async def setup(values: dict[str, Any], report: Report) -> Service:
     from studio.models.speech_lm.convert import convert_checkpoint
 
     converted = convert_checkpoint(
-        llm, model_dir / TOKENIZER_FOLDER / "config.json", Path(settings.cache_dir)
+        llm, checkpoint.tokenizer_folder / "config.json", Path(settings.cache_dir)
     )
-    lm = VllmSpeechLM.start(converted.folder, options)
+    bounds = TokenBounds(checkpoint.min_token_text_ratio, checkpoint.max_token_text_ratio)
+    lm = VllmSpeechLM.start(converted.folder, options, bounds)
     loaded_s = time.monotonic()
     lm.watch(_exit_at_once)
     sizes = vllm_compat.warm_up_sizes(options)

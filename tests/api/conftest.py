@@ -25,7 +25,7 @@ from studio.errors import InvalidRequest
 from studio.library.prompts import VoicePrompts
 from studio.library.store import VoiceStore
 from studio.settings import load
-from studio.speech import Segment
+from studio.speech import Segment, ServedModel
 from studio.text import normalize
 
 
@@ -134,7 +134,7 @@ def serve(
     engine = Engine(lm, token2wav, WordFrontend(), limits or EngineLimits(), workers=(worker,))
     store = VoiceStore(settings.folder("library"), settings.max_voices)
     prompts = VoicePrompts(store, FakePromptEncoder(), settings.folder("prompts"), "fake")
-    app = build_web(engine, store, prompts, settings, "fake-model")
+    app = build_web(engine, store, prompts, settings, ServedModel("fake-model"))
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from studio.models.speech_lm.layout import SpeechLmLayout, token_bounds
+from studio.models.speech_lm.layout import SpeechLmLayout, TokenBounds
 
 OFFICIAL = SpeechLmLayout(speech_codes=6561, text_ids=151936)
 
@@ -39,4 +39,5 @@ def test_end_ids_are_no_prompt_speech(speech):
 
 
 def test_bounds_are_two_and_twenty_tokens_for_each_text_id():
-    assert token_bounds(9) == (18, 180)
+    assert TokenBounds().of(9) == (18, 180)
+    assert TokenBounds(0.5, 8).of(9) == (4, 72)

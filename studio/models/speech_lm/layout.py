@@ -72,10 +72,16 @@ class SpeechLmLayout:
         return int(i)
 
 
-MIN_TOKENS_PER_TEXT_ID = 2
-MAX_TOKENS_PER_TEXT_ID = 20
+@dataclass(frozen=True, slots=True)
+class TokenBounds:
+    """How many speech tokens a text may become, for each of its ids (the text to speak, not the prompt's).
 
+    The defaults are the official model's; a checkpoint whose text ids stand for more or less sound has its own.
+    """
 
-def token_bounds(text_ids: int) -> tuple[int, int]:
-    """Least and greatest number of speech tokens for so many text ids, those of the prompt not counted."""
-    return MIN_TOKENS_PER_TEXT_ID * text_ids, MAX_TOKENS_PER_TEXT_ID * text_ids
+    least_ratio: float = 2.0
+    most_ratio: float = 20.0
+
+    def of(self, text_ids: int) -> tuple[int, int]:
+        """Least and greatest number of speech tokens for so many text ids."""
+        return int(self.least_ratio * text_ids), int(self.most_ratio * text_ids)
