@@ -24,6 +24,8 @@ LIMIT_BYTES = 60_000_000
 UNUSED_BIAS = -30.0
 """Score of a code that the tokenizer never gave: never drawn, and finite in fp16."""
 MIN_TOKEN_TEXT_RATIO, MAX_TOKEN_TEXT_RATIO = 0.5, 8.0
+SAMPLING = {"top_p": 0.6, "window": 0}
+"""Best of seven laws (`lm_decoding`): so few codes do repeat within 10 tokens, and the repetition rule breaks words."""
 
 
 def expand_codes(tensors: Mapping[str, Tensor], codes: list[int], speech_codes: int) -> dict[str, Tensor]:
@@ -107,6 +109,7 @@ def write_description(folder: Path, sizes: Mapping[str, object], speech_codes: i
         "checkpoint": {
             "id": CHECKPOINT_ID, "text_frontend": "spoken", "languages": ["en", "zh"],
             "min_token_text_ratio": MIN_TOKEN_TEXT_RATIO, "max_token_text_ratio": MAX_TOKEN_TEXT_RATIO,
+            "sampling": SAMPLING,
         },
         "sizes": {"speech_vocab": speech_codes, "spk_dim": 192, **sizes},
     }  # fmt: skip
