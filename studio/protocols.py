@@ -118,6 +118,10 @@ class Token2Wav(Protocol):
         """Begin a row; gives the tokens that the first block needs (25, or more for a very short prompt)."""
         ...
 
+    async def prepare(self, voice: VoicePrompt) -> None:
+        """Begin what the first row of a voice would wait for; returns at once, and `open` does the rest."""
+        ...
+
     async def step(self, rows: Sequence[RowStep]) -> list[StepResult]:
         """Voice every row's tokens in one batch; over a whole row the samples add up to 960 a token.
 

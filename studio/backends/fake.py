@@ -182,6 +182,9 @@ class SineToken2Wav:
         self._rows[row_id] = (pitch_hz(voice), 0, 0)
         return self._first_block_tokens
 
+    async def prepare(self, voice: VoicePrompt) -> None:
+        return None  # there is nothing to prepare
+
     async def step(self, rows: Sequence[RowStep]) -> list[StepResult]:
         self.steps.append(list(rows))
         await self.gate.wait()

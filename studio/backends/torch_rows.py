@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -15,8 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from studio.backends.torch_voices import TorchVoices
 from studio.errors import CheckpointError
-from studio.models.flow import Flow, FlowState, PromptFlowCache
+from studio.models.flow import Flow, FlowState
 from studio.models.hift import Hift
 from studio.models.hift.streaming import HiftState
 from studio.protocols import RowStep, StepResult, Token2WavStats
@@ -33,9 +33,10 @@ from studio.speech import (
 
 logger = logging.getLogger(__name__)
 
-PROMPT_TAIL_TOKENS = LOOKAHEAD_TOKENS
-"""Prompt tokens left behind the prompt's last whole block. With the look-ahead's 3 that block is cached with the
-voice; with fewer it would wait for the first spoken tokens and be computed again in every row."""
+TURN_BLOCKS = 1
+"""Blocks of a voice's prompt in one turn while rows are open: as long as a step, so that streams go on."""
+TURN_BLOCKS_ALONE = 2
+"""The same with no row open: a fifth less a block on a CPU; four cost no less, and a newcomer would wait longer."""
 
 WARM_UP_TOKENS = 2 * BLOCK_TOKENS
 
@@ -59,15 +60,18 @@ class TorchToken2Wav:
         self._device = torch.device(device)
         self._flow = flow.to(self._device).eval()
         self._hift = hift.to(self._device).eval().fold_weight_norm()
-        self._voice_cache = voice_cache
-        self._voices: OrderedDict[str, PromptFlowCache] = OrderedDict()
+        self._voices = TorchVoices(self._flow, voice_cache)
         self._rows: dict[str, _Row] = {}
         self._steps = self._rows_stepped = 0
         self._step_seconds = self._audio_seconds = 0.0
 
+    def prepare(self, voice: VoicePrompt) -> bool:
+        """Compute a few blocks of a voice's prompt ahead of `open`; gives whether the voice is ready now."""
+        return self._voices.prepare(voice, TURN_BLOCKS if self._rows else TURN_BLOCKS_ALONE)
+
     def open(self, row_id: str, voice: VoicePrompt, seed: int) -> int:
         """Begin a row; gives the tokens that its first block needs."""
-        state = self._flow.open(self._prompt(voice))
+        state = self._flow.open(self._voices.get(voice))
         self._rows[row_id] = _Row(state, self._hift.open(seed))
         return state.first_block_tokens
 
@@ -85,9 +89,7 @@ class TorchToken2Wav:
         errors: dict[str, str] = {row.row_id: "no such row" for row in rows if row.row_id not in self._rows}
         mels = self._solve([row for row in rows if row.row_id not in errors], errors)
         waves = self._vocode([row for row in rows if row.row_id in mels], mels, errors)
-        results = [
-            StepResult(row.row_id, waves.get(row.row_id), errors.get(row.row_id)) for row in rows
-        ]
+        results = [StepResult(row.row_id, waves.get(row.row_id), errors.get(row.row_id)) for row in rows]
         for row in rows:
             if row.final or row.row_id in errors:
                 self.drop(row.row_id)
@@ -102,7 +104,7 @@ class TorchToken2Wav:
             step_seconds_total=self._step_seconds,
             audio_seconds_total=self._audio_seconds,
             state_bytes=sum(row.flow.bytes + row.hift.bytes() for row in self._rows.values())
-            + sum(prompt.bytes for prompt in self._voices.values()),
+            + self._voices.bytes,
             voices_cached=len(self._voices),
         )
 
@@ -116,23 +118,9 @@ class TorchToken2Wav:
         tokens = np.zeros(first, np.int32)
         self.step([RowStep("warm-up", tokens, np.zeros(LOOKAHEAD_TOKENS, np.int32), False)])
         self.step([RowStep("warm-up", np.zeros(BLOCK_TOKENS, np.int32), np.zeros(0, np.int32), True)])
-        del self._voices[voice.key]
+        self._voices.forget(voice.key)
         self._steps = self._rows_stepped = 0
         self._step_seconds = self._audio_seconds = 0.0
-
-    def _prompt(self, voice: VoicePrompt) -> PromptFlowCache:
-        """The voice's own blocks, computed when it is not among the voices used last."""
-        if voice.key not in self._voices:
-            self._voices[voice.key] = self._flow.prepare_prompt(
-                torch.from_numpy(voice.speech_tokens.astype(np.int64)).to(self._device),
-                torch.from_numpy(voice.mel).to(self._device),
-                torch.from_numpy(voice.speaker_embedding).to(self._device),
-                tail_tokens=PROMPT_TAIL_TOKENS,
-            )
-            while len(self._voices) > self._voice_cache:
-                self._voices.popitem(last=False)
-        self._voices.move_to_end(voice.key)
-        return self._voices[voice.key]
 
     def _solve(self, rows: Sequence[RowStep], errors: dict[str, str]) -> dict[str, Tensor]:
         """New mel frames [80, F] of each row that went well."""

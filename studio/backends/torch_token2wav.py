@@ -13,28 +13,34 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import yaml
 
-from studio.backends.serve import Report, Service, run_worker
+from studio.backends.serve import Handler, Report, Service, run_worker
 from studio.backends.torch_rows import TorchToken2Wav
 from studio.errors import CheckpointError, StudioError, Token2WavError
 from studio.models import weights
 from studio.models.flow import Flow
+from studio.models.flow.sizes import FLOW_STEPS
 from studio.models.hift import Hift
 from studio.protocols import Token2WavStats
 from studio.speech import Float32, VoicePrompt
 
+if TYPE_CHECKING:
+    from studio.models.prompt.encoder import OnnxPromptEncoder
+
 DEFAULT_HEAD_DIM = 64
 
 
-def load_token2wav(folder: Path, *, device: str = "cpu", voice_cache: int = 16) -> TorchToken2Wav:
+def load_token2wav(
+    folder: Path, *, device: str = "cpu", voice_cache: int = 16, flow_steps: int = FLOW_STEPS
+) -> TorchToken2Wav:
     """Flow and vocoder of a checkpoint folder. Raises CheckpointError naming the file and the first bad key."""
     try:
         flow_file, hift_file = _weight_file(folder, "flow"), _weight_file(folder, "hift")
-        flow = Flow.from_file(flow_file, _estimator_head_dim(folder))
+        flow = Flow.from_file(flow_file, _estimator_head_dim(folder), flow_steps)
         hift = Hift.from_state(weights.read_tensors(hift_file), str(hift_file))
     except weights.CheckpointError as error:
         raise _as_studio_error(error, folder) from error
@@ -78,18 +84,41 @@ async def _setup(settings: dict[str, Any], report: Report) -> Service:
     threads = _threads(settings.get("token2wav_threads", 0), settings.get("lm_threads", 0))
     torch.set_num_threads(threads)
     report("stage.weights", 0.3)
-    token2wav = load_token2wav(folder, device=device, voice_cache=settings.get("voice_cache", 16))
+    token2wav = load_token2wav(
+        folder,
+        device=device,
+        voice_cache=settings.get("voice_cache", 16),
+        flow_steps=settings.get("flow_steps", FLOW_STEPS),
+    )
     try:
         encoder = OnnxPromptEncoder(folder, threads=threads)
     except weights.CheckpointError as error:
         raise _as_studio_error(error, folder) from error
     report("stage.warming", 0.8)
+    stepping = ThreadPoolExecutor(1, "token2wav")
+    await asyncio.get_running_loop().run_in_executor(stepping, token2wav.warm_up)
+    facts = {"device": device, "threads": threads, "start_s": round(time.monotonic() - began_s, 2)}
+    return Service(_handlers(token2wav, encoder, stepping), facts=facts)
+
+
+def _handlers(
+    token2wav: TorchToken2Wav, encoder: OnnxPromptEncoder, stepping: ThreadPoolExecutor
+) -> dict[str, Handler]:
+    """What the worker answers. stepping: the one thread that does all torch work of the rows."""
     loop = asyncio.get_running_loop()
-    stepping, encoding = ThreadPoolExecutor(1, "token2wav"), ThreadPoolExecutor(1, "prompt encoder")
-    await loop.run_in_executor(stepping, token2wav.warm_up)
+    encoding = ThreadPoolExecutor(1, "prompt encoder")
 
     async def in_order(method: Callable[..., Any], **args: Any) -> Any:
         return await loop.run_in_executor(stepping, partial(method, **args))
+
+    async def prepare(voice: VoicePrompt) -> None:
+        # One turn after the other, so that steps of open rows come in between.
+        while not await in_order(token2wav.prepare, voice=voice):
+            pass
+
+    async def open_row(row_id: str, voice: VoicePrompt, seed: int) -> int:
+        await prepare(voice)
+        return int(await in_order(token2wav.open, row_id=row_id, voice=voice, seed=seed))
 
     async def encode(samples: Float32, sample_rate_hz: int, prompt_text: str) -> VoicePrompt:
         return await loop.run_in_executor(encoding, encoder.encode, samples, sample_rate_hz, prompt_text)
@@ -98,9 +127,8 @@ async def _setup(settings: dict[str, Any], report: Report) -> Service:
         # Not behind a running step: who looks at figures must not wait, and plain reads need no order.
         return token2wav.stats()
 
-    handlers = {name: partial(in_order, getattr(token2wav, name)) for name in ("open", "step", "drop")}
-    facts = {"device": device, "threads": threads, "start_s": round(time.monotonic() - began_s, 2)}
-    return Service({**handlers, "encode": encode, "stats": stats}, facts=facts)
+    plain = {name: partial(in_order, getattr(token2wav, name)) for name in ("step", "drop")}
+    return {**plain, "open": open_row, "prepare": prepare, "encode": encode, "stats": stats}
 
 
 def _device(wanted: str) -> str:

@@ -30,6 +30,9 @@ class Token2WavClient:
     async def open(self, row_id: str, voice: VoicePrompt, seed: int) -> int:
         return int(await self._worker.call("open", row_id=row_id, voice=voice, seed=seed))
 
+    async def prepare(self, voice: VoicePrompt) -> None:
+        self._worker.send("prepare", voice=voice)  # one-way: nobody waits for it
+
     async def step(self, rows: Sequence[RowStep]) -> list[StepResult]:
         return list(await self._worker.call("step", rows=list(rows)))
 

@@ -164,6 +164,32 @@ def test_streams_of_one_prompt_leave_it_unharmed(flow):
     assert Voice(53).prepared(flow, tail_tokens=3).frames == 100
 
 
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_prompt_computed_in_turns_equals_one_computed_at_once(flow, blocks):
+    voice = Voice(128)
+    preparation = flow.begin_prompt(voice.tokens, voice.mel, voice.embedding, 3)
+    turns = 1
+    while not preparation.advance(blocks):
+        turns += 1
+    assert turns == 5 // blocks + 5 % blocks
+    at_once, in_turns = voice.prepared(flow, tail_tokens=3), preparation.cache()
+    for one, other in zip(at_once.rates, in_turns.rates, strict=True):
+        assert_same(other.kept, one.kept)
+        for edge, expected in zip(other.edges, one.edges, strict=True):
+            assert_same(edge, expected)
+    assert torch.equal(in_turns.pending_tokens, at_once.pending_tokens)
+
+
+def test_fewer_steps_of_the_solve_stream_as_they_solve_at_once(weights):
+    quick = Flow.from_tensors(weights("mini", "flow"), estimator_head_dim=32, steps=4)
+    voice, spoken = Voice(53), tokens(60)
+    got = play(quick, voice.opened(quick), spoken, [30])
+    assert_same(got, voice.whole(quick, spoken))
+    assert not torch.allclose(
+        got, voice.whole(Flow.from_tensors(weights("mini", "flow"), estimator_head_dim=32), spoken), atol=1e-3
+    )
+
+
 def test_failed_step_leaves_every_stream_as_it_was(flow, monkeypatch):
     voice, spoken = Voice(25), tokens(80)
     states = [voice.opened(flow) for _ in range(2)]

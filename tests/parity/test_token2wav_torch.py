@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 import torch
 
-from studio.backends.torch_rows import PROMPT_TAIL_TOKENS, TorchToken2Wav
+from studio.backends.torch_rows import TorchToken2Wav
 from studio.backends.torch_token2wav import load_token2wav
+from studio.backends.torch_voices import PROMPT_TAIL_TOKENS
 from studio.engine.scheduler import Playback, RowScheduler
 from studio.errors import CheckpointError
 from studio.models.flow import Flow
-from studio.models.flow.stream import align_prompt
+from studio.models.flow.state import align_prompt
 from studio.models.hift import Hift
 from studio.protocols import RowStep
 from studio.speech import SAMPLES_PER_TOKEN, VoicePrompt
@@ -144,8 +145,26 @@ def test_row_longer_than_the_flows_noise_ends_alone(token2wav: TorchToken2Wav) -
 def test_voices_used_last_are_kept(token2wav: TorchToken2Wav) -> None:
     for seed in (0, 1, 0, 2):
         token2wav.open("row", voice(seed), 0)
-    assert list(token2wav._voices) == ["voice 0", "voice 2"]
+    assert list(token2wav._voices._ready) == ["voice 0", "voice 2"]
     assert token2wav.stats().voices_cached == 2 and token2wav.stats().state_bytes > 0
+
+
+def test_voice_prepared_in_turns_between_steps_sounds_as_one_prepared_at_once(
+    token2wav: TorchToken2Wav, weights: Callable[..., dict[str, torch.Tensor]]
+) -> None:
+    newcomer, tokens = voice(1, tokens=103), speech(1, 60)
+    assert token2wav.prepare(voice(0)) or token2wav.prepare(voice(0))
+    token2wav.open("streaming", voice(0), 1)
+    turns = 1
+    while not token2wav.prepare(newcomer):
+        turns += 1
+        tokens_now = np.asarray(speech(0, 25), np.int32)
+        (result,) = token2wav.step([RowStep("streaming", tokens_now, np.zeros(3, np.int32), False)])
+        assert result.error is None
+    assert turns == 4  # blocks, one a turn, and between any two of them others were stepped
+    token2wav.drop("streaming")
+    (sound,) = speak(token2wav, [(newcomer, tokens)], 60)
+    assert_same_sound(sound, whole(token2wav, newcomer, tokens))
 
 
 def test_warm_up_leaves_nothing_behind(token2wav: TorchToken2Wav) -> None:

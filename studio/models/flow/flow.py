@@ -18,8 +18,10 @@ from studio.models.flow import stream, training
 from studio.models.flow.encoder import UpsampleConformerEncoder
 from studio.models.flow.estimator import CausalConditionalDecoder
 from studio.models.flow.layers import View, WholeView, lay_out_for_products, visibility
+from studio.models.flow.prompt import PromptPreparation
 from studio.models.flow.sizes import (
     BLOCK_FRAMES,
+    FLOW_STEPS,
     LOOKAHEAD_TOKENS,
     MEL_BINS,
     NOISE_FRAMES,
@@ -33,9 +35,11 @@ from studio.models.weights import load_strictly, read_tensors
 class Flow(nn.Module):
     """Chunk-causal conditional flow matching of CosyVoice 2; its state has the names of `flow.pt`."""
 
-    def __init__(self, config: FlowConfig) -> None:
+    def __init__(self, config: FlowConfig, steps: int = FLOW_STEPS) -> None:
+        """steps: Euler steps of a solve; all streams and prompts of this flow take as many."""
         super().__init__()
         self.config = config
+        self.steps = steps
         self.input_embedding = nn.Embedding(config.speech_tokens, config.encoder_dim)
         self.spk_embed_affine_layer = nn.Linear(config.speaker_dim, MEL_BINS)
         self.encoder = UpsampleConformerEncoder(config)
@@ -45,24 +49,28 @@ class Flow(nn.Module):
 
     @classmethod
     def from_tensors(
-        cls, tensors: Mapping[str, Tensor], estimator_head_dim: int = 64, source: str = "flow"
+        cls,
+        tensors: Mapping[str, Tensor],
+        estimator_head_dim: int = 64,
+        source: str = "flow",
+        steps: int = FLOW_STEPS,
     ) -> Flow:
         """Build the flow that fits a checkpoint's tensors, laid out for inference.
 
         Raises:  CheckpointError naming the first key that does not fit.
         """
-        flow = cls(FlowConfig.from_tensors(tensors, estimator_head_dim))
+        flow = cls(FlowConfig.from_tensors(tensors, estimator_head_dim), steps)
         load_strictly(flow, tensors, source)
         lay_out_for_products(flow)
         return flow.eval()
 
     @classmethod
-    def from_file(cls, path: str | Path, estimator_head_dim: int = 64) -> Flow:
+    def from_file(cls, path: str | Path, estimator_head_dim: int = 64, steps: int = FLOW_STEPS) -> Flow:
         """Build the flow of a `.pt` or `.safetensors` file.
 
         Raises:  CheckpointError if the file cannot be read or does not fit.
         """
-        return cls.from_tensors(read_tensors(path), estimator_head_dim, source=str(path))
+        return cls.from_tensors(read_tensors(path), estimator_head_dim, str(path), steps)
 
     @property
     def estimator(self) -> CausalConditionalDecoder:
@@ -109,7 +117,7 @@ class Flow(nn.Module):
         cond = F.pad(prompt_mel, (0, 0, 0, frames - prompt_mel.shape[0]))
         speaker = self.speaker(embedding).expand(frames, -1)
         view = WholeView(visibility(frames, None, BLOCK_FRAMES if streaming else None, mu.device))
-        mel = self.solve(mu, speaker, cond, start_noise(mu.device)[:frames], [view] * len(flow_times()))
+        mel = self.solve(mu, speaker, cond, start_noise(mu.device)[:frames], [view] * self.steps)
         return mel[prompt_mel.shape[0] :].T
 
     @torch.inference_mode()
@@ -130,7 +138,21 @@ class Flow(nn.Module):
                  storage: type in which keys and values are kept, float32 or float16.
         Raises:  ValueError if the mel is not twice as long as the tokens, or longer than the flow's noise.
         """
-        return stream.prepare_prompt(self, tokens, mel, embedding, tail_tokens, storage)
+        preparation = self.begin_prompt(tokens, mel, embedding, tail_tokens, storage)
+        preparation.advance()
+        return preparation.cache()
+
+    @torch.inference_mode()
+    def begin_prompt(
+        self,
+        tokens: Tensor,
+        mel: Tensor,
+        embedding: Tensor,
+        tail_tokens: int = 0,
+        storage: torch.dtype = torch.float32,
+    ) -> PromptPreparation:
+        """As `prepare_prompt`, but computed a few blocks at a time by whoever asks the result to advance."""
+        return PromptPreparation(self, tokens, mel, embedding, tail_tokens, storage)
 
     def open(self, prompt: PromptFlowCache) -> FlowState:
         """Begin a stream after a prepared prompt; cheap, and the prompt stays as it is."""
@@ -152,7 +174,9 @@ class Flow(nn.Module):
         """
         return stream.step(self, states, new_tokens, final)
 
-    def solve(self, mu: Tensor, speaker: Tensor, cond: Tensor, noise: Tensor, views: list[View]) -> Tensor:
+    def solve(
+        self, mu: Tensor, speaker: Tensor, cond: Tensor, noise: Tensor, views: Sequence[View]
+    ) -> Tensor:
         """Integrate the flow for frames in a row, with guidance.
 
         Args:    mu, speaker, cond, noise: [F, 80]. views: one for each step, of a batch of two.
@@ -160,13 +184,13 @@ class Flow(nn.Module):
         """
         given = torch.cat([mu, speaker, cond], dim=-1)
         conditions = torch.stack([given, torch.zeros_like(given)])  # with, and without any condition
-        per_layer = self.estimator.time_features(flow_times().to(mu.device)[:-1])
+        per_layer = self.estimator.time_features(flow_times(self.steps).to(mu.device)[:-1])
         times = [[feature[step : step + 1] for feature in per_layer] for step in range(len(per_layer[0]))]
 
         def velocity(x: Tensor, step: int) -> Tensor:
             return self.estimator(x.expand(2, -1, -1), conditions, times[step], views[step])
 
-        return solve(velocity, noise)
+        return solve(velocity, noise, self.steps)
 
     def training_loss(
         self,

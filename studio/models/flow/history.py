@@ -85,7 +85,9 @@ class History:
         self._own_length += extra
 
     def frozen(self) -> Tensor:
-        """A copy of all that is kept, without spare room: [S, L, 2, G, H, T, D]."""
+        """All that is kept, without spare room, never written again: [S, L, 2, G, H, T, D]."""
+        if self.prompt is None and self._own_length == self._own.shape[-2]:
+            return self._own  # full, so that whatever comes later goes to a new buffer
         own = self._own[..., : self._own_length, :]
         return own.clone() if self.prompt is None else torch.cat([self.prompt, own], dim=-2)
 

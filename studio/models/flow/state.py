@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from studio.models.flow.history import Edges, History, HistoryShape
-from studio.models.flow.sizes import BLOCK_TOKENS, FLOW_STEPS, FRAMES_PER_TOKEN
+from studio.models.flow.sizes import BLOCK_TOKENS, FRAMES_PER_TOKEN
 
 if TYPE_CHECKING:
     from studio.models.flow.flow import Flow
@@ -122,7 +122,7 @@ def empty_rates(flow: Flow, storage: torch.dtype) -> tuple[FrozenRate, FrozenRat
         rate(1, config.encoder_blocks, 1, heads, head_dim, [encoder.pre_lookahead_layer.conv2]),
         rate(1, config.upsampled_blocks, 1, heads, head_dim, [encoder.up_layer.conv]),
         rate(
-            FLOW_STEPS,
+            flow.steps,
             len(estimator.attentions),
             2,
             config.estimator_heads,

@@ -24,36 +24,10 @@ from studio.models.flow.sizes import (
     NOISE_FRAMES,
 )
 from studio.models.flow.solver import start_noise
-from studio.models.flow.state import (
-    FlowState,
-    FrozenRate,
-    PromptFlowCache,
-    Rate,
-    align_prompt,
-    empty_rates,
-)
+from studio.models.flow.state import FlowState, Rate
 
 if TYPE_CHECKING:
     from studio.models.flow.flow import Flow
-
-
-def prepare_prompt(
-    flow: Flow, tokens: Tensor, mel: Tensor, embedding: Tensor, tail_tokens: int, storage: torch.dtype
-) -> PromptFlowCache:
-    """See `Flow.prepare_prompt`."""
-    if len(mel) != FRAMES_PER_TOKEN * len(tokens):
-        raise ValueError(f"prompt mel has {len(mel)} frames for {len(tokens)} tokens, not twice as many")
-    tokens, mel = align_prompt(tokens, mel, tail_tokens)
-    speaker = flow.speaker(embedding.to(flow.device))
-    empty = PromptFlowCache(
-        speaker, tokens[:0].cpu().long(), mel.to(flow.device, torch.float32), empty_rates(flow, storage)
-    )
-    state = FlowState(empty)
-    step(flow, [state], [tokens], [False])
-    frozen = tuple(
-        FrozenRate(rate.history.shape, rate.history.frozen(), tuple(rate.edges)) for rate in state.rates
-    )
-    return PromptFlowCache(speaker, state.pending_tokens, state.pending_mel, frozen)
 
 
 @dataclass(frozen=True, slots=True)
