@@ -5,9 +5,12 @@ A folder with a large shared fixture, the real engine, keeps together: one engin
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.real_studio import RealStudio
 
 FOLDERS = ("unit", "parity", "api", "engine", "browser", "load")
 TESTS = Path(__file__).parent
@@ -28,3 +31,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
+
+
+@pytest.fixture(scope="session")
+def running_studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealStudio]:
+    """app.py on the embedded voice, started at the first need."""
+    studio = RealStudio(tmp_path_factory.mktemp("studio"))
+    studio.start()
+    yield studio
+    studio.stop()
+
+
+@pytest.fixture
+def studio(running_studio: RealStudio) -> RealStudio:
+    """The shared studio, ready and with nothing to do."""
+    running_studio.wait_ready()
+    running_studio.wait_idle()
+    return running_studio

@@ -46,8 +46,9 @@ export class Player {
 
   draw() { drawWave(this.part("wave"), this.samples, this.total, this.played); }
 
-  // body: the JSON of POST /v1/audio/speech; prepare: optional work before it that may change the body (a clip's upload).
-  async play(body, prepare = null) {
+  // body: the JSON of POST /v1/audio/speech; prepare: work before it that gives more of the body (a clip becomes a voice);
+  // refused(error): shows an error at its field and says whether it could, so that it is not told twice.
+  async play(body, prepare, refused) {
     this.stop();
     this.reset();
     const asked = performance.now();
@@ -55,7 +56,7 @@ export class Player {
     audioContext().resume();
     this.setState("asking");
     try {
-      if (prepare) Object.assign(body, await prepare(abort.signal));
+      Object.assign(body, await prepare(abort.signal));
       const reply = await fetch(new URL("v1/audio/speech", this.base), {
         method: "POST", signal: abort.signal, credentials: "same-origin",
         headers: { "Content-Type": "application/json", "Accept-Language": document.documentElement.lang || "en" },
@@ -68,9 +69,18 @@ export class Player {
       if (abort !== this.abort) return;
       this.sink?.stop();
       if (error.name === "AbortError") this.finish("stopped");
-      else this.finish("failed", error.told ?? this.say("player.broken"));
-      if (error.param) throw error;
+      else if (refused(error)) this.finish("refused");
+      else this.finish("failed", error.told ?? await this.whyBroken());
     }
+  }
+
+  // A stream that ends early carries no reason; the engine's state does.
+  async whyBroken() {
+    try {
+      const state = await (await fetch(new URL("health", this.base), { cache: "no-store" })).json();
+      if (state.status !== "ok") return this.say("engine.dead", { seconds: Math.round(state.eta_s) });
+    } catch { /* the server itself is gone */ }
+    return this.say("player.broken");
   }
 
   async listen(reply, asked, abort) {
@@ -112,6 +122,7 @@ export class Player {
       this.report();
     }
     this.setState(state, message);
+    this.onEnd?.();
   }
 
   stop() {

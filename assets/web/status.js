@@ -1,4 +1,5 @@
 // The engine's state on the page: polls /health, quickly while it starts, rarely when it is ready, not at all when hidden.
+// Gives a function that looks at once.
 export function watchEngine(root, base, say) {
   const text = root.querySelector("[data-part=text]");
   const bar = root.querySelector("[data-part=bar]");
@@ -22,17 +23,20 @@ export function watchEngine(root, base, say) {
   }
   function show(state) {
     const ready = state.status === "ok";
-    root.dataset.state = ready ? "ready" : state.workers.some((w) => w.stage === "stage.failed") ? "failed" : "starting";
+    root.dataset.state = ready ? "ready" : state.status === "failed" ? "failed" : "starting";
     const fraction = Math.min(...state.workers.map((w) => w.fraction));
     bar.value = ready ? 1 : fraction;
-    bar.hidden = ready;
+    bar.hidden = root.dataset.state !== "starting";
     if (ready) {
       text.textContent = say(state.waiting ? "status.ready_busy" : "status.ready", state);
       return;
     }
     const slow = state.workers.filter((w) => w.stage !== "stage.ready");
-    text.textContent = slow.map((w) => `${say(`worker.${w.name}`)}: ${w.text}${w.reason ? ` (${w.reason})` : ""}`).join(" · ");
+    const told = slow.map((w) => say("status.worker", { worker: say(`worker.${w.name}`), stage: w.text, reason: w.reason }));
+    if (root.dataset.state === "starting") told.push(say("status.eta", { seconds: Math.max(1, Math.round(state.eta_s)) }));
+    text.textContent = told.join(" · ");
   }
   document.addEventListener("visibilitychange", look);
   look();
+  return look;
 }

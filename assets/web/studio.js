@@ -9,23 +9,43 @@ const loaded = fetch(new URL(`web/messages/${language()}.json`, base)).then((r) 
 const say = (key, values = {}) => (sentences[key] ?? key).replace(/{(\w+)[^}]*}/g, (_, name) => values[name] ?? "");
 
 let player = null;
+let lookAtEngine = null;
 let draft = { url: null, transcript: null, id: null };
+
+const sayIn = (root) => { for (const place of root.querySelectorAll("[data-say]")) place.textContent = say(place.dataset.say); };
 
 export async function mountPlayer(root) {
   await loaded;
-  for (const place of root.querySelectorAll("[data-say]")) place.textContent = say(place.dataset.say);
+  sayIn(root);
   player = new Player(root, base, say);
+  player.onEnd = () => { if (player.state === "failed") lookAtEngine?.(); };
   root.dataset.ready = "true";
 }
 
 export async function mountStatus(root) {
   await loaded;
-  watchEngine(root, base, say);
+  lookAtEngine = watchEngine(root, base, say);
+}
+
+export async function mountSample(root) {
+  await loaded;
+  sayIn(root);
+  showSample(window.studioVoice);
+}
+
+// The clip of the picked voice, to listen to.
+function showSample(id) {
+  const root = document.querySelector("#voice-sample [data-state]");
+  if (!root) return;
+  const audio = root.querySelector("audio");
+  if (id) audio.src = new URL(`v1/audio/voices/${id}/clip`, base);
+  else audio.removeAttribute("src");
+  root.dataset.state = id ? "ready" : "empty";
 }
 
 // A clip of the page becomes a voice that is not kept: uploaded once for each clip and transcript.
 async function draftOf(clip, transcript, signal) {
-  if (!clip?.url) throw Object.assign(new Error(), { told: say("clip.missing"), param: "audio_sample" });
+  if (!clip?.url) throw mistake("clip.missing", "audio_sample");
   if (draft.url === clip.url && draft.transcript === transcript && draft.id) return draft.id;
   const form = new FormData();
   form.append("audio_sample", await (await fetch(clip.url, { signal })).blob(), "clip");
@@ -38,28 +58,62 @@ async function draftOf(clip, transcript, signal) {
   return draft.id;
 }
 
+// Names of the API's parameters, and the fields of the page that hold them.
 const FIELDS = { input: "text", voice: "voice", audio_sample: "clip", ref_text: "transcript", seed: "seed" };
+const mistake = (key, param) => Object.assign(new Error(key), { told: say(key), param });
 
-function markField(param, message) {
-  for (const name of Object.values(FIELDS)) {
-    const place = document.querySelector(`#error-${name} [data-part=error]`);
-    if (place) { place.textContent = name === FIELDS[param] ? message : ""; place.hidden = name !== FIELDS[param]; }
+function markField(field, message) {
+  const place = document.querySelector(`#error-${field} [data-part=error]`);
+  if (!place) return false;
+  place.textContent = message;
+  place.hidden = !message;
+  if (message && !place.offsetParent) { // on a tab that is not open
+    place.hidden = true;
+    return false;
   }
+  const input = document.querySelector(`#${field} :is(textarea, input:not([type=file]))`);
+  if (message) input?.setAttribute("aria-invalid", "true");
+  else input?.removeAttribute("aria-invalid");
+  // The verdict on a clip and the refusal of it are one sentence.
+  if (field === "clip") document.querySelector("#verdict")?.classList.toggle("told-below", Boolean(message));
+  if (message) {
+    place.scrollIntoView({ block: "nearest" });
+    if (input?.tagName === "TEXTAREA") input.focus({ preventScroll: true });
+  }
+  return true;
 }
+
+function refused(error) {
+  if (error.param === "voice") draft = { url: null }; // the library may have forgotten it
+  const field = FIELDS[error.param];
+  return Boolean(field && error.told) && markField(field, error.told);
+}
+
+// What is wrong with a field is forgiven as soon as it is changed.
+document.addEventListener("input", ({ target }) => {
+  const field = Object.values(FIELDS).find((name) => target.closest?.(`#${name}`));
+  if (field) markField(field, "");
+});
 
 window.studio = {
   async speak(text, source, voice, clip, transcript, seed) {
     if (!player) return;
-    markField(null, "");
+    for (const field of Object.values(FIELDS)) markField(field, "");
     const body = { input: text ?? "" };
-    if (seed !== null && seed !== undefined && seed !== "") body.seed = Number(seed);
     const own = source === "clip";
     if (!own) body.voice = voice ?? "";
-    try {
-      await player.play(body, own ? async (signal) => ({ voice: await draftOf(clip, transcript, signal) }) : null);
-    } catch (error) {
-      markField(error.param, error.told);
-    }
+    await player.play(body, async (signal) => {
+      const changes = {};
+      if (!body.input.trim()) throw mistake("text.empty", "input"); // known here; the rest the server judges
+      if (seed?.trim()) {
+        if (!/^\d{1,10}$/.test(seed.trim())) throw mistake("request.seed", "seed");
+        changes.seed = Number(seed);
+      }
+      if (own) changes.voice = await draftOf(clip, transcript, signal);
+      return changes;
+    }, refused);
   },
   stop() { player?.stop(); },
+  showSample,
+  forgive(field) { markField(field, ""); },
 };

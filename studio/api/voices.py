@@ -7,10 +7,12 @@ from collections.abc import Callable
 from typing import Annotated
 
 from fastapi import APIRouter, File, Form, Request, UploadFile
+from fastapi.responses import Response
 
 from studio.audio.check import usable_clip
 from studio.audio.decode import ReferenceClip
-from studio.errors import ClipTooLarge, InvalidRequest
+from studio.audio.encode import encode_file
+from studio.errors import ClientError, ClipTooLarge, InvalidRequest
 from studio.library.prompts import VoicePrompts
 from studio.library.store import Voice, VoiceStore, check_transcript
 from studio.settings import Settings
@@ -41,7 +43,11 @@ async def read_clip(upload: UploadFile, settings: Settings) -> ReferenceClip:
             megabytes=(upload.size or len(data)) / 1e6,
             limit=settings.max_clip_mb,
         )
-    return await asyncio.to_thread(usable_clip, data)
+    try:
+        return await asyncio.to_thread(usable_clip, data)
+    except ClientError as error:
+        error.param = "audio_sample"  # the room of sound does not know how fields are named
+        raise
 
 
 def voices_router(
@@ -81,6 +87,14 @@ def voices_router(
             details=speaker_description[:400],
         )
         return wire(voice)
+
+    @router.get("/v1/audio/voices/{voice}/clip")
+    async def voice_clip(request: Request, voice: str) -> Response:
+        """The clip of a voice, as WAV; an id never gets another clip, so it may be cached."""
+        guard(request)
+        samples, rate_hz = await asyncio.to_thread(store.clip_samples, store.find(voice))
+        headers = {"Cache-Control": "private, max-age=3600"}
+        return Response(encode_file(samples, rate_hz, "wav"), media_type="audio/wav", headers=headers)
 
     @router.post("/v1/audio/voices/{voice}/name")
     async def name_voice(

@@ -29,6 +29,44 @@ def translations() -> gr.I18n:
     return gr.I18n(en=catalogue("en"), zh=zh, **{"zh-CN": zh, "zh-TW": zh})
 
 
+def theme() -> gr.themes.Base:
+    """The machine's own fonts, since Gradio's lack Hanzi, and shades that give letters enough contrast."""
+    fonts = (
+        "system-ui",
+        "-apple-system",
+        "Segoe UI",
+        "Roboto",
+        "Noto Sans",
+        "Noto Sans CJK SC",
+        "sans-serif",
+    )
+    return gr.themes.Default(
+        primary_hue=gr.themes.colors.indigo,
+        neutral_hue=gr.themes.colors.slate,
+        font=fonts,
+        font_mono=("ui-monospace", "monospace"),
+        radius_size=gr.themes.sizes.radius_md,
+    ).set(
+        body_background_fill="*neutral_50",
+        body_text_color_subdued="*neutral_600",
+        body_text_color_subdued_dark="*neutral_300",
+        input_placeholder_color="*neutral_500",
+        input_placeholder_color_dark="*neutral_400",
+        button_primary_background_fill="*primary_600",
+        button_primary_background_fill_hover="*primary_700",
+        button_primary_background_fill_dark="*primary_600",
+        button_primary_background_fill_hover_dark="*primary_700",
+        button_primary_text_color="white",
+        button_primary_text_color_dark="white",
+        button_cancel_background_fill="*neutral_200",
+        button_cancel_background_fill_hover="*neutral_300",
+        button_cancel_background_fill_dark="*neutral_700",
+        button_cancel_background_fill_hover_dark="*neutral_600",
+        button_cancel_text_color="*neutral_900",
+        button_cancel_text_color_dark="white",
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
     """The Blocks and what mount_gradio_app wants beside them."""
@@ -43,18 +81,18 @@ def build_page(store: VoiceStore, prompts: VoicePrompts, settings: Settings) -> 
     with gr.Blocks(title="CosyVoice Studio", analytics_enabled=False, delete_cache=(3600, 86400)) as blocks:
         with gr.Row(elem_classes="studio-head"):
             gr.Markdown(i18n("page.title"), elem_id="title")
-            gr.HTML(html_template=STATUS_TEMPLATE, js_on_load=mount_script("mountStatus"), elem_id="engine")
+            gr.HTML(
+                html_template=STATUS_TEMPLATE,
+                js_on_load=mount_script("mountStatus"),
+                elem_id="engine",
+                padding=False,
+            )
         with gr.Tabs(), gr.Tab(i18n("tab.studio"), id="studio"):
-            studio_tab(i18n, store, prompts, settings)
+            studio_tab(i18n, store, prompts)
         gr.Markdown(i18n("page.footer"), elem_id="footer")
     blocks.queue(api_open=False, default_concurrency_limit=8, max_size=64)
     mount = {
-        "theme": gr.themes.Soft(primary_hue=gr.themes.colors.indigo, neutral_hue=gr.themes.colors.slate).set(
-            # The theme's own shade gives white letters too little contrast.
-            button_primary_background_fill="*primary_600",
-            button_primary_background_fill_hover="*primary_700",
-            button_primary_background_fill_dark="*primary_600",
-        ),
+        "theme": theme(),
         "css_paths": [WEB / "studio.css"],
         "i18n": i18n,
         "show_error": False,

@@ -90,7 +90,17 @@ def test_unusable_clip_is_told_and_nothing_is_kept(service, case: str) -> None:
     data, status = BAD[case]
     reply = save(service, data)
     assert reply.status_code == status, reply.text
-    assert reply.json()["error"]["message"] and names(service) == ["Ada"]
+    error = reply.json()["error"]
+    assert error["message"] and error["param"] == "audio_sample" and names(service) == ["Ada"]
+
+
+def test_clip_of_a_voice_comes_back_as_wav(service) -> None:
+    voice = httpx.get(f"{service.url}/v1/audio/voices").json()["data"][0]
+    reply = httpx.get(f"{service.url}/v1/audio/voices/{voice['id']}/clip")
+    samples, rate_hz = soundfile.read(io.BytesIO(reply.content))
+    assert reply.headers["content-type"] == "audio/wav"
+    assert len(samples) / rate_hz == pytest.approx(voice["clip_seconds"], abs=0.01)
+    assert httpx.get(f"{service.url}/v1/audio/voices/nobody/clip").status_code == 404
 
 
 def test_too_long_clip_names_its_best_part(service) -> None:

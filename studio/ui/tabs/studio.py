@@ -2,210 +2,188 @@
 
 from __future__ import annotations
 
-import asyncio
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import gradio as gr
-import numpy as np
 
-from studio.audio.check import best_part, usable_clip
-from studio.audio.decode import decode_clip
-from studio.errors import InvalidRequest, StudioError
 from studio.library.prompts import VoicePrompts
-from studio.library.store import Voice, VoiceStore, check_transcript
-from studio.messages import best_language, render
-from studio.settings import Settings
+from studio.library.store import VoiceStore
+from studio.messages import catalogue
 from studio.ui.scripts import mount_script
+from studio.ui.tabs.events import TabEvents
 
+EXAMPLES = ("example.1", "example.2", "example.3", "example.4")
 PLAYER_TEMPLATE = (
     "<div class='player' data-state='loading'>"
     "<canvas data-part='wave' role='img' aria-label='waveform'></canvas>"
     "<p class='player-line'><span data-part='status' role='status' aria-live='polite'></span>"
     " <span data-part='figures' class='player-figures'></span></p>"
     "<div class='player-buttons'><button type='button' data-part='replay' hidden>"
-    "▶ <span data-say='player.replay'></span></button>"
-    "<a data-part='download' download='speech.wav' hidden>⬇ <span>WAV</span></a></div></div>"
+    "<span aria-hidden='true'>▶</span> <span data-say='player.replay'></span></button>"
+    "<a data-part='download' download='speech.wav' hidden>"
+    "<span aria-hidden='true'>⬇</span> <span data-say='player.download'></span></a></div></div>"
+)
+# Not gr.Audio: that writes the clip to a file at each pick, under the name of its hash, while other pages may read it.
+SAMPLE_TEMPLATE = (
+    "<div class='sample' data-state='empty'><span id='sample-label' data-say='field.sample'></span>"
+    "<audio controls preload='metadata' aria-labelledby='sample-label'></audio></div>"
 )
 ERROR_TEMPLATE = "<p class='field-error' data-part='error' role='alert' hidden></p>"
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The fields of the left column: where the voice comes from."""
+
+    pick: gr.Tab
+    clone: gr.Tab
+    voice: gr.Dropdown
+    details: gr.Markdown
+    delete: gr.Button
+    clip: gr.Audio
+    verdict: gr.Markdown
+    use_best: gr.Button
+    transcript: gr.Textbox
+    name: gr.Textbox
+    consent: gr.Checkbox
+    keep: gr.Button
+    kept: gr.Markdown
+
+
+@dataclass(frozen=True, slots=True)
+class Speech:
+    """The fields of the right column: what is said."""
+
+    text: gr.Textbox
+    examples: tuple[gr.Button, ...]
+    speak: gr.Button
+    stop: gr.Button
+    seed: gr.Textbox
+
+
+def studio_tab(i18n: gr.I18n, store: VoiceStore, prompts: VoicePrompts) -> None:
+    """Lay the tab out, then wire it."""
+    with gr.Row(equal_height=False):
+        with gr.Column(scale=2, min_width=320):
+            source = source_column(i18n)
+        with gr.Column(scale=3, min_width=320):
+            speech = speech_column(i18n)
+    wire_source(source, TabEvents(store, prompts))
+    wire_speech(source, speech)
+
+
 def error_place(field: str) -> gr.HTML:
     """Where the sentence about a field appears, right under it."""
-    return gr.HTML(html_template=ERROR_TEMPLATE, elem_id=f"error-{field}", elem_classes="field-error-place")
+    return gr.HTML(
+        html_template=ERROR_TEMPLATE,
+        elem_id=f"error-{field}",
+        elem_classes="field-error-place",
+        padding=False,
+    )
 
 
-def language_of(request: gr.Request | None) -> str:
-    return best_language(request.headers.get("accept-language") if request else None)
-
-
-def voice_choices(store: VoiceStore) -> list[tuple[str, str]]:
-    return [(f"{v.name} · {v.language}" if v.language else str(v.name), v.id) for v in store.all()]
-
-
-def describe(voice: Voice, language: str) -> str:
-    """Transcript, and source and licence where the voice has them."""
-    lines = [f"“{voice.transcript}”"]
-    if voice.details:
-        lines.append(f"<small>{voice.details}</small>")
-    lines.append(f"<small>{render('page.clip_seconds', language, seconds=voice.clip_s)}</small>")
-    return "\n\n".join(lines)
-
-
-def as_sound(samples: np.ndarray, rate_hz: int) -> tuple[int, np.ndarray]:
-    return rate_hz, (np.clip(samples, -1, 1) * 32767).astype(np.int16)
-
-
-def studio_tab(i18n: gr.I18n, store: VoiceStore, prompts: VoicePrompts, settings: Settings) -> None:
-    """Lay the tab out, then wire it."""
-    first = store.all()[0] if store.all() else None
-    with gr.Row(equal_height=False):
-        with gr.Column(scale=2, min_width=320), gr.Tabs(elem_id="source"):
-            with gr.Tab(i18n("tab.pick"), id="pick") as pick_tab:
-                voice = gr.Dropdown(
-                    voice_choices(store),
-                    value=first.id if first else None,
-                    label=i18n("field.voice"),
-                    elem_id="voice",
-                    filterable=True,
-                )
-                error_place("voice")
-                details = gr.Markdown(describe(first, "en") if first else "", elem_id="voice-details")
-                sample = gr.Audio(
-                    label=i18n("field.sample"), interactive=False, elem_id="voice-sample", buttons=[]
-                )
-                delete = gr.Button(
-                    i18n("button.delete"), size="sm", variant="secondary", elem_id="delete-voice"
-                )
-            with gr.Tab(i18n("tab.clone"), id="clone") as clone_tab:
-                clip = gr.Audio(
-                    sources=["upload", "microphone"],
-                    type="filepath",
-                    label=i18n("field.clip"),
-                    elem_id="clip",
-                    buttons=[],
-                )
-                verdict = gr.Markdown("", elem_id="verdict")
-                use_best = gr.Button(
-                    i18n("button.best_part"), size="sm", visible=False, elem_id="use-best"
-                )
-                error_place("clip")
-                transcript = gr.Textbox(
-                    label=i18n("field.transcript"),
-                    placeholder=i18n("field.transcript_hint"),
-                    lines=2,
-                    elem_id="transcript",
-                )
-                error_place("transcript")
-                with gr.Row():
-                    name = gr.Textbox(
-                        label=i18n("field.name"), max_lines=1, elem_id="name", scale=3, max_length=64
-                    )
-                    keep = gr.Button(i18n("button.keep"), elem_id="keep", scale=1, min_width=90)
+def source_column(i18n: gr.I18n) -> Source:
+    with gr.Tabs(elem_id="source"):
+        with gr.Tab(i18n("tab.pick"), id="pick") as pick:
+            voice = gr.Dropdown([], label=i18n("field.voice"), elem_id="voice", filterable=True)
+            error_place("voice")
+            details = gr.Markdown("", elem_id="voice-details")
+            gr.HTML(
+                html_template=SAMPLE_TEMPLATE,
+                js_on_load=mount_script("mountSample"),
+                elem_id="voice-sample",
+                padding=False,
+            )
+            delete = gr.Button(
+                i18n("button.delete"), size="sm", variant="secondary", elem_id="delete-voice", visible=False
+            )
+        with gr.Tab(i18n("tab.clone"), id="clone") as clone:
+            clip = gr.Audio(
+                sources=["upload", "microphone"],
+                type="filepath",
+                label=i18n("field.clip"),
+                elem_id="clip",
+                buttons=[],
+            )
+            verdict = gr.Markdown("", elem_id="verdict")
+            use_best = gr.Button(i18n("button.best_part"), size="sm", visible=False, elem_id="use-best")
+            error_place("clip")
+            transcript = gr.Textbox(
+                label=i18n("field.transcript"),
+                placeholder=i18n("field.transcript_hint"),
+                lines=2,
+                elem_id="transcript",
+            )
+            error_place("transcript")
+            with gr.Accordion(i18n("page.keep"), open=True, elem_id="keep-voice"):
+                name = gr.Textbox(label=i18n("field.name"), max_lines=1, elem_id="name", max_length=64)
                 consent = gr.Checkbox(label=i18n("field.consent"), elem_id="consent")
+                keep = gr.Button(i18n("button.keep"), elem_id="keep")
                 kept = gr.Markdown("", elem_id="kept")
-        with gr.Column(scale=3, min_width=320):
-            text = gr.Textbox(
-                label=i18n("field.text"),
-                placeholder=i18n("field.text_hint"),
-                lines=5,
-                max_lines=14,
-                elem_id="text",
-            )
-            error_place("text")
-            with gr.Row():
-                speak = gr.Button(i18n("button.speak"), variant="primary", elem_id="speak", scale=3)
-                stop = gr.Button(i18n("button.stop"), variant="stop", elem_id="stop", scale=1, min_width=90)
-            gr.HTML(html_template=PLAYER_TEMPLATE, js_on_load=mount_script("mountPlayer"), elem_id="player")
-            with gr.Accordion(i18n("field.advanced"), open=False):
-                seed = gr.Textbox(
-                    label=i18n("field.seed"), placeholder=i18n("field.seed_hint"), max_lines=1, elem_id="seed"
-                )
-                error_place("seed")
+    return Source(
+        pick, clone, voice, details, delete, clip, verdict, use_best, transcript, name, consent, keep, kept
+    )
 
-    async def on_load(request: gr.Request) -> tuple[Any, ...]:
-        choices = voice_choices(store)
-        chosen = store.all()[0] if choices else None
-        shown = await on_voice(chosen.id, request) if chosen else ("", None)
-        return (gr.Dropdown(choices=choices, value=chosen.id if chosen else None), *shown)
 
-    async def on_voice(
-        voice_id: str | None, request: gr.Request
-    ) -> tuple[str, tuple[int, np.ndarray] | None]:
-        if not voice_id:
-            return "", None
-        try:
-            found = store.find(voice_id)
-        except StudioError as error:
-            return error.message(language_of(request)), None
-        return describe(found, language_of(request)), as_sound(*store.clip_samples(found))
-
-    async def on_clip(path: str | None, request: gr.Request) -> tuple[str, Any]:
-        if not path:
-            return "", gr.Button(visible=False)
-        language = language_of(request)
-        try:
-            found = await asyncio.to_thread(lambda: usable_clip(Path(path).read_bytes()))
-        except StudioError as error:
-            return f"⚠️ {error.message(language)}", gr.Button(visible=error.key == "clip.too_long")
-        return "✅ " + render(
-            "page.clip_good", language, seconds=len(found.samples) / found.sample_rate_hz
-        ), gr.Button(visible=False)
-
-    async def on_best_part(path: str | None, request: gr.Request) -> Any:
-        if not path:
-            return None
-        part = await asyncio.to_thread(lambda: best_part(decode_clip(Path(path).read_bytes())))
-        return as_sound(part.samples, part.sample_rate_hz)
-
-    async def on_keep(
-        path: str | None, said: str, wanted: str, agreed: bool, request: gr.Request
-    ) -> tuple[str, Any]:
-        language = language_of(request)
-        try:
-            if not path:
-                raise InvalidRequest("clip.missing", param="audio_sample")
-            if not agreed:
-                raise InvalidRequest("page.consent_missing", param="consent")
-            found = await asyncio.to_thread(lambda: usable_clip(Path(path).read_bytes()))
-            made = store.add(
-                found.samples,
-                found.sample_rate_hz,
-                check_transcript(said),
-                name=wanted,
-                consent=render("field.consent", "en"),
-            )
-        except StudioError as error:
-            return f"⚠️ {error.message(language)}", gr.skip()
-        return "✅ " + render("page.kept", language, name=made.name), gr.Dropdown(
-            choices=voice_choices(store), value=made.id
+def speech_column(i18n: gr.I18n) -> Speech:
+    text = gr.Textbox(
+        label=i18n("field.text"),
+        placeholder=i18n("field.text_hint"),
+        lines=5,
+        max_lines=14,
+        elem_id="text",
+    )
+    error_place("text")
+    with gr.Row(elem_id="examples"):
+        # A sentence to speak is the same in every language of the page.
+        examples = tuple(
+            gr.Button(catalogue("en")[key], size="sm", variant="secondary", min_width=120) for key in EXAMPLES
         )
+    with gr.Row():
+        speak = gr.Button(i18n("button.speak"), variant="primary", elem_id="speak", scale=3)
+        stop = gr.Button(i18n("button.stop"), variant="stop", elem_id="stop", scale=1, min_width=90)
+    gr.HTML(
+        html_template=PLAYER_TEMPLATE,
+        js_on_load=mount_script("mountPlayer"),
+        elem_id="player",
+        padding=False,
+    )
+    with gr.Accordion(i18n("field.advanced"), open=False, elem_id="advanced"):
+        seed = gr.Textbox(
+            label=i18n("field.seed"), placeholder=i18n("field.seed_hint"), max_lines=1, elem_id="seed"
+        )
+        error_place("seed")
+    return Speech(text, examples, speak, stop, seed)
 
-    async def on_delete(voice_id: str | None, request: gr.Request) -> Any:
-        if not voice_id:
-            return gr.skip()
-        try:
-            prompts.forget(store.delete(voice_id))
-        except StudioError as error:
-            gr.Warning(error.message(language_of(request)))
-            return gr.skip()
-        choices = voice_choices(store)
-        return gr.Dropdown(choices=choices, value=choices[0][1] if choices else None)
 
+def wire_source(source: Source, on: TabEvents) -> None:
     quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
     context = gr.context.Context.root_block
     assert context is not None
-    context.load(on_load, None, [voice, details, sample], **quiet)
-    voice.change(on_voice, voice, [details, sample], **quiet)
-    clip.change(on_clip, clip, [verdict, use_best], **quiet)
-    use_best.click(on_best_part, clip, clip, **quiet)
-    keep.click(on_keep, [clip, transcript, name, consent], [kept, voice], **quiet)
-    delete.click(on_delete, voice, voice, **quiet)
-    source = gr.Textbox("pick", visible="hidden", elem_id="source-value")
-    pick_tab.select(None, None, source, js="() => 'pick'")
-    clone_tab.select(None, None, source, js="() => 'clip'")
-    wanted = [text, source, voice, clip, transcript, seed]
+    context.load(on.load, None, source.voice, **quiet)  # which changes it, and so shows the voice
+    source.voice.change(on.voice, source.voice, [source.details, source.delete], **quiet)
+    # The page may have the voice before it has its script, which then looks here.
+    show = "(id) => { window.studioVoice = id; window.studio?.showSample(id); }"
+    source.voice.change(None, source.voice, None, js=show)
+    source.clip.change(on.clip, source.clip, [source.verdict, source.use_best], **quiet)
+    source.clip.change(None, None, None, js="() => { window.studio.forgive('clip'); }")
+    source.use_best.click(on.best_part, source.clip, source.clip, **quiet)
+    wanted = [source.clip, source.transcript, source.name, source.consent]
+    source.keep.click(on.keep, wanted, [source.kept, source.voice], **quiet)
+    source.delete.click(on.delete, source.voice, source.voice, **quiet)
+
+
+def wire_speech(source: Source, speech: Speech) -> None:
+    chosen = gr.Textbox("pick", visible="hidden", elem_id="source-value")
+    source.pick.select(None, None, chosen, js="() => 'pick'")
+    source.clone.select(None, None, chosen, js="() => 'clip'")
+    for example in speech.examples:
+        example.click(
+            None, example, speech.text, js="(sentence) => { window.studio.forgive('text'); return sentence; }"
+        )
+    wanted = [speech.text, chosen, source.voice, source.clip, source.transcript, speech.seed]
     play = "(...fields) => { window.studio.speak(...fields); }"
-    speak.click(None, wanted, None, js=play)
-    text.submit(None, wanted, None, js=play)
-    stop.click(None, None, None, js="() => { window.studio.stop(); }")
+    speech.speak.click(None, wanted, None, js=play)
+    speech.text.submit(None, wanted, None, js=play)
+    speech.stop.click(None, None, None, js="() => { window.studio.stop(); }")

@@ -1,0 +1,58 @@
+"""The list of voices as the page shows it: order, labels and what is told about a voice, in the page's language."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+
+from studio.library.store import Voice, VoiceStore
+from studio.messages import render
+
+STARTERS = Path(__file__).resolve().parents[2] / "assets" / "starters" / "starters.json"
+Choices = list[tuple[str, str]]
+
+
+@cache
+def starter_entries() -> dict[str, dict[str, str]]:
+    """What assets/starters says of each starter voice, by name, in the file's order."""
+    return {entry["name"]: entry for entry in json.loads(STARTERS.read_text(encoding="utf-8"))}
+
+
+def in_order(store: VoiceStore, language: str) -> list[Voice]:
+    """Starters of the page's language, the other starters, then kept voices, newest first."""
+    known = list(starter_entries())
+
+    def place(voice: Voice) -> tuple[bool, bool, int]:
+        starter = voice.origin == "starter"
+        at = known.index(voice.name) if starter and voice.name in known else len(known)
+        return not starter, starter and voice.language != language, at
+
+    return sorted(store.all(), key=place)
+
+
+def label(voice: Voice, language: str) -> str:
+    """The name; for a starter also what it sounds like."""
+    entry = starter_entries().get(voice.name or "") if voice.origin == "starter" else None
+    if entry is None:
+        return str(voice.name)
+    in_language = "_zh" if language == "zh" else ""
+    return f"{entry[f'name{in_language}']} · {entry[f'description{in_language}']}"
+
+
+def choices(store: VoiceStore, language: str) -> Choices:
+    """Label and id of every voice; the first is the one to begin with."""
+    return [(label(voice, language), voice.id) for voice in in_order(store, language)]
+
+
+def describe(voice: Voice, language: str) -> str:
+    """Markdown: what is said in the clip, then its length, source and licence."""
+    facts = [render("page.clip_seconds", language, seconds=voice.clip_s)]
+    entry = starter_entries().get(voice.name or "") if voice.origin == "starter" else None
+    if entry is not None:
+        facts = [render("page.starter", language), *facts, entry["source"], entry["licence"]]
+    elif voice.details:
+        facts.append(voice.details)
+    said = " ".join(voice.transcript.split())
+    quoted = f"「{said}」" if voice.language == "zh" else f"“{said}”"
+    return f"{quoted}\n\n<small>{' · '.join(facts)}</small>"

@@ -1,0 +1,81 @@
+"""Debian's Chromium on the real studio. A missing browser or weight fails; nothing here is skipped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import soundfile
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+
+from tests.browser.studio_page import PROMPTS, WAIT_MS, StudioPage
+from tests.real_studio import RealStudio
+
+CHROMIUM = "/usr/bin/chromium"
+MICROPHONE_CLIP = PROMPTS / "am_onyx_en.flac"
+PHONE = {"width": 390, "height": 844}
+DESKTOP = {"width": 1200, "height": 900}
+TAP = Path(__file__).with_name("tap.js")
+OpenPage = Callable[..., StudioPage]
+
+expect.set_options(timeout=30_000)
+
+
+@pytest.fixture(scope="session")
+def microphone_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the microphone hears: a prompt, again and again, as Chromium reads it."""
+    samples, rate_hz = soundfile.read(MICROPHONE_CLIP, dtype="float32")
+    file = tmp_path_factory.mktemp("microphone") / "speech.wav"
+    soundfile.write(file, samples, rate_hz, subtype="PCM_16")
+    return file
+
+
+@pytest.fixture(scope="session")
+def chromium(microphone_file: Path) -> Iterator[Browser]:
+    flags = [
+        "--no-sandbox",
+        "--disable-dev-shm-usage",
+        "--use-fake-ui-for-media-stream",
+        "--use-fake-device-for-media-stream",
+        f"--use-file-for-fake-audio-capture={microphone_file}",
+    ]
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(chromium: Browser, studio: RealStudio) -> Iterator[OpenPage]:
+    """Opens pages, each as a person of its own; an uncaught error in any of them fails the test."""
+    contexts: list[BrowserContext] = []
+    errors: list[str] = []
+
+    def open_one(
+        locale: str = "en-US", theme: str = "light", viewport: dict[str, int] = DESKTOP, ready: bool = True
+    ) -> StudioPage:
+        context = chromium.new_context(locale=locale, viewport=viewport, permissions=["microphone"])
+        contexts.append(context)
+        context.add_init_script(path=TAP)
+        page: Page = context.new_page()
+        page.set_default_timeout(30_000)
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.goto(f"{studio.url}/?__theme={theme}")
+        page.wait_for_selector("#player [data-ready]", state="attached", timeout=WAIT_MS)
+        opened = StudioPage(page)
+        if ready:
+            expect(opened.engine).to_have_attribute("data-state", "ready", timeout=WAIT_MS)
+            expect(opened.voice).not_to_have_value("")
+        return opened
+
+    yield open_one
+    for context in contexts:
+        context.close()
+    assert not errors
+
+
+@pytest.fixture
+def page(open_page: OpenPage) -> StudioPage:
+    """The page in English on a desk."""
+    return open_page()

@@ -1,0 +1,119 @@
+"""The studio as people start it: app.py in a process of its own, on a free port, with the embedded voice.
+
+One serves a whole run of the tests, since an engine takes its time and much of two cores to start.
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import psutil
+
+ROOT = Path(__file__).resolve().parents[1]
+POLL_S = 0.1
+START_S = 280.0
+"""Long enough for a machine that does other work beside; less than pytest's own limit for a test."""
+
+
+class RealStudio:
+    """One app.py and its folder; it may be stopped and started again, under the same address."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.log = folder / "app.log"
+        self._port = free_port()
+        self._app: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
+    def start(self) -> None:
+        """Start the process; `wait_ready` waits for its engine."""
+        command = [
+            sys.executable,
+            "app.py",
+            "--port",
+            str(self._port),
+            "--data-dir",
+            str(self.folder / "data"),
+        ]
+        with self.log.open("ab") as log:
+            self._app = subprocess.Popen(
+                command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            )
+
+    def stop(self) -> None:
+        """End it as a person does, and see that its workers go with it."""
+        if self._app is None:
+            return
+        family = psutil.Process(self._app.pid).children(recursive=True) if self._app.poll() is None else []
+        self._app.terminate()
+        try:
+            self._app.wait(60)
+        except subprocess.TimeoutExpired:
+            self._app.kill()
+            raise
+        finally:
+            _gone, alive = psutil.wait_procs(family, timeout=20)
+            for process in alive:
+                process.kill()
+            self._app = None
+        assert not alive, f"left behind by app.py: {alive}"
+
+    def wait_answering(self) -> None:
+        self.until(lambda: self.health() is not None, "an answer from the server")
+
+    def wait_ready(self) -> None:
+        self.until(lambda: (self.health() or {}).get("status") == "ok", "the engine")
+
+    def wait_idle(self) -> None:
+        """Nothing runs or waits, and no block of the KV cache is held."""
+        held = ("studio_requests_running", "studio_requests_waiting", "studio_kv_cache_usage_ratio")
+        self.until(lambda: all(self.metric(name) == 0 for name in held), "an idle engine")
+
+    def health(self) -> dict[str, object] | None:
+        """The body of /health, or None where no server answers."""
+        try:
+            return httpx.get(f"{self.url}/health", timeout=10).json()
+        except httpx.TransportError:
+            return None
+
+    def metric(self, name: str) -> float:
+        """The value of a metric that has no labels."""
+        for line in httpx.get(f"{self.url}/metrics", timeout=10).text.splitlines():
+            if line.startswith(f"{name} "):
+                return float(line.split()[1])
+        raise KeyError(name)
+
+    def worker(self, module: str) -> psutil.Process:
+        """The process of a worker program, such as vllm_lm."""
+        assert self._app is not None
+        wanted = f"studio.backends.{module}"
+        found = [p for p in psutil.Process(self._app.pid).children() if wanted in p.cmdline()]
+        assert len(found) == 1, found
+        return found[0]
+
+    def until(self, condition: Callable[[], bool], what: str, limit_s: float = START_S) -> None:
+        """Wait until a condition holds; says what app.py last said if it never does, or if app.py is gone."""
+        end = time.monotonic() + limit_s
+        while not condition():
+            if self._app is None or self._app.poll() is not None or time.monotonic() > end:
+                raise AssertionError(f"waited in vain for {what}; app.py said:\n{self.last_lines()}")
+            time.sleep(POLL_S)
+
+    def last_lines(self) -> str:
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-30:]) if self.log.exists() else ""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
