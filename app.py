@@ -42,9 +42,10 @@ def build(settings: Settings) -> FastAPI:
     frontend = TextFrontend.load(
         checkpoint.tokenizer_folder, checkpoint.text_frontend, checkpoint.languages, settings.max_text_chars
     )
+    token2wav = Token2WavClient(token2wav_worker)
     engine = Engine(
         SpeechLMClient(lm_worker),
-        Token2WavClient(token2wav_worker),
+        token2wav,
         frontend,
         EngineLimits(
             max_running=settings.max_running,
@@ -58,7 +59,11 @@ def build(settings: Settings) -> FastAPI:
     store = VoiceStore(settings.folder("library"), settings.max_voices)
     add_starters(store, ROOT / "assets" / "starters")
     prompts = VoicePrompts(
-        store, PromptEncoderClient(token2wav_worker), settings.folder("prompts"), checkpoint.id
+        store,
+        PromptEncoderClient(token2wav_worker),
+        settings.folder("prompts"),
+        checkpoint.id,
+        prepare=token2wav.prepare,
     )
     model = ServedModel(settings.served_model_name or checkpoint.id, settings.sampling(checkpoint.sampling))
     return build_web(engine, store, prompts, settings, model)

@@ -86,6 +86,7 @@ def voices_router(
             consent=consent[:400],
             details=speaker_description[:400],
         )
+        prompts.expect(voice)
         return wire(voice)
 
     @router.get("/v1/audio/voices/{voice}/clip")

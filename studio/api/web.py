@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import gradio as gr
 from fastapi import FastAPI, HTTPException
 from fastapi.responses import FileResponse
 from fastapi.staticfiles import StaticFiles
@@ -23,9 +22,12 @@ from studio.api.voices import voices_router
 from studio.engine.engine import Engine
 from studio.library.prompts import VoicePrompts
 from studio.library.store import VoiceStore
+from studio.messages import LANGUAGES
 from studio.settings import Settings
 from studio.speech import ServedModel
 from studio.ui.blocks import build_page
+from studio.ui.mount import mount_page
+from studio.ui.voices import in_order
 
 ASSETS = Path(__file__).resolve().parents[2] / "assets"
 Scope = MutableMapping[str, Any]
@@ -73,6 +75,9 @@ def build_web(
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         store.forget_old_drafts()
+        engine.on_ready(prompts.prepare_expected)
+        for voice in in_order(store, LANGUAGES[0])[:1]:
+            prompts.expect(voice)  # the one that the page picks at first
         await engine.start()
         try:
             yield
@@ -110,5 +115,4 @@ def build_web(
         allow_headers=["Authorization", "Content-Type"],
     )
     app.add_middleware(SessionCookie, api_key=settings.api_key)
-    page = build_page(store, prompts, settings)
-    return gr.mount_gradio_app(app, page.blocks, path="/", **page.mount)
+    return mount_page(app, build_page(store, prompts, settings))

@@ -238,6 +238,9 @@ class WordFrontend:
     def prompt_ids(self, prompt_text: str) -> tuple[int, ...]:
         return tuple(zlib.crc32(word.encode()) % 1000 for word in prompt_text.split())
 
+    def warm(self) -> None:
+        return None
+
 
 class FakePromptEncoder:
     """A voice prompt of the right shape; equal clips and transcripts give equal keys."""

@@ -46,6 +46,10 @@ class TextFrontend(Protocol):
 
     def prompt_ids(self, prompt_text: str) -> tuple[int, ...]: ...
 
+    def warm(self) -> None:
+        """Load what the first text would wait for; called in a thread."""
+        ...
+
 
 class SupervisedWorker(Protocol):
     """What the engine needs of a worker beyond its model: `engine.worker.WorkerProcess`."""
@@ -101,6 +105,8 @@ class Engine:
         self._loop_task: asyncio.Task[None] | None = None
         self._draining = False
         self._was_ready: dict[str, bool] = {}
+        self._text_warming: asyncio.Task[None] | None = None
+        self._ready_observers: list[Callable[[], None]] = []
 
     async def start(self) -> None:
         """Start the loop and the workers; returns before they are ready."""
@@ -109,6 +115,10 @@ class Engine:
         for worker in self._workers:
             worker.subscribe(self._worker_changed)
             await worker.start()
+
+    def on_ready(self, observer: Callable[[], None]) -> None:
+        """Call an observer whenever all workers are ready, so also after a restart; in the event loop."""
+        self._ready_observers.append(observer)
 
     async def submit(self, request: SynthesisRequest) -> SpeechStream:
         """Begin to speak; the caller must close the stream.
@@ -237,9 +247,19 @@ class Engine:
         """Tell everyone at once when a worker that was ready is gone: its tokens and rows are lost."""
         was_ready = self._was_ready.get(state.name, False)
         self._was_ready[state.name] = state.phase == "ready"
+        if state.phase == "ready" and not was_ready:
+            self._worker_ready()
         if was_ready and state.phase != "ready" and not self._draining:
             seconds = max(worker.expected_ready_s() for worker in self._workers)
             self._fail_all(EngineDead("engine.dead", seconds=seconds, retry_after_s=seconds))
+
+    def _worker_ready(self) -> None:
+        if self._text_warming is None:
+            # Not before: until then the page is being loaded, and the first worker leaves a core free.
+            self._text_warming = asyncio.create_task(asyncio.to_thread(self._text.warm))
+        if self.state().ready:
+            for observer in self._ready_observers:
+                observer()
 
     def _fail_all(self, error: StudioError) -> None:
         for utterance in list(self._utterances.values()):

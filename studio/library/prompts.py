@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import os
 import uuid
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
+from studio.errors import StudioError
 from studio.library.store import Voice, VoiceStore
 from studio.protocols import PromptEncoder
 from studio.speech import VoicePrompt
+
+EXPECTED_VOICES = 4
 
 
 class VoicePrompts:
     """Gives the VoicePrompt of a voice: from memory, from its file, or by encoding the clip now.
 
-    checkpoint_id names the models that made a prompt; another checkpoint gets prompts of its own.
+    checkpoint_id names the models that made a prompt; another checkpoint gets prompts of its own. prepare begins what
+    the first row of a voice would wait for, and returns at once.
     """
 
     def __init__(
@@ -29,6 +35,7 @@ class VoicePrompts:
         folder: Path,
         checkpoint_id: str,
         memory_voices: int = 64,
+        prepare: Callable[[VoicePrompt], Awaitable[None]] | None = None,
     ) -> None:
         self._store = store
         self._encoder = encoder
@@ -38,6 +45,9 @@ class VoicePrompts:
         self._memory: dict[str, VoicePrompt] = {}
         self._memory_voices = memory_voices
         self._locks: dict[str, asyncio.Lock] = {}
+        self._prepare = prepare
+        self._expected: list[Voice] = []
+        self._preparing: set[asyncio.Task[None]] = set()
 
     def key(self, voice: Voice) -> str:
         """Equal for equal clip, transcript and checkpoint."""
@@ -64,9 +74,35 @@ class VoicePrompts:
         self._locks.pop(key, None)
         return prompt
 
+    def expect(self, voice: Voice) -> None:
+        """A listener may speak with this voice soon: encode it and prepare it for speech, while nobody waits.
+
+        While the models are not up it is only remembered, for `prepare_expected`.
+        """
+        self._expected = [*(v for v in self._expected if v.id != voice.id), voice][-EXPECTED_VOICES:]
+        self._begin(voice)
+
+    def prepare_expected(self) -> None:
+        """The models are up, perhaps once more: get those voices ready that were expected last."""
+        for voice in self._expected:
+            self._begin(voice)
+
+    def _begin(self, voice: Voice) -> None:
+        task = asyncio.create_task(self._get_ready(voice))
+        self._preparing.add(task)
+        task.add_done_callback(self._preparing.discard)
+
+    async def _get_ready(self, voice: Voice) -> None:
+        # Who asks for the voice meets the same error, and is the one to be told.
+        with contextlib.suppress(StudioError):
+            prompt = await self.of(voice)
+            if self._prepare is not None:
+                await self._prepare(prompt)
+
     def forget(self, voice: Voice) -> None:
         """Drop the stored prompt of a voice that was deleted."""
         key = self.key(voice)
+        self._expected = [v for v in self._expected if v.id != voice.id]
         self._memory.pop(key, None)
         self._file(key).unlink(missing_ok=True)
 

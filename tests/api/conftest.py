@@ -49,6 +49,9 @@ class WordFrontend:
     def prompt_ids(self, prompt_text: str) -> tuple[int, ...]:
         return tuple(range(len(prompt_text.split())))
 
+    def warm(self) -> None:
+        return None
+
 
 class ScriptedWorker:
     """A worker whose phase the test sets."""

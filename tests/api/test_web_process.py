@@ -15,3 +15,20 @@ def test_importing_the_application_loads_no_torch() -> None:
     code = f"import sys, app; print(*sorted(set(sys.modules) & {HEAVY!r}))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
     assert (run.returncode, run.stdout.strip()) == (0, ""), run.stderr
+
+
+def test_importing_the_application_skips_gradios_server_for_tools_and_its_stubs() -> None:
+    """Both together are more than half of Gradio's import; without them the page is up seconds earlier."""
+    code = """
+import ast, sys
+segment = ast.get_source_segment
+def no_segment(*args, **kwargs):
+    raise AssertionError("Gradio reads its own sources, to write stubs of them")
+ast.get_source_segment = no_segment
+import studio.ui
+ast.get_source_segment = segment
+import gradio, inspect
+print("mcp" in sys.modules, inspect.getfile(gradio.Textbox).endswith("textbox.py"))
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert (run.returncode, run.stdout.strip()) == (0, "False True"), run.stderr

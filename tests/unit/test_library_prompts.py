@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from studio.errors import EngineNotReady
 from studio.library.prompts import VoicePrompts
 from studio.library.store import Voice, VoiceStore
 from studio.speech import Float32, VoicePrompt
@@ -82,3 +83,79 @@ def test_memory_keeps_the_latest_voices_only(tmp_path: Path) -> None:
     for voice in voices:
         asyncio.run(prompts.of(voice))
     assert len(prompts._memory) == 2
+
+
+class Preparing:
+    """Remembers the prompts it was told to prepare."""
+
+    def __init__(self) -> None:
+        self.keys: list[str] = []
+
+    async def __call__(self, prompt: VoicePrompt) -> None:
+        self.keys.append(prompt.key)
+
+
+class EncoderThatStarts(CountingEncoder):
+    ready = False
+
+    async def encode(self, samples: Float32, sample_rate_hz: int, prompt_text: str) -> VoicePrompt:
+        if not self.ready:
+            raise EngineNotReady("engine.failed", reason="starting")
+        return await super().encode(samples, sample_rate_hz, prompt_text)
+
+
+async def idle(prompts: VoicePrompts) -> None:
+    await asyncio.gather(*prompts._preparing)
+
+
+def test_expected_voice_is_encoded_and_prepared_while_nobody_waits(
+    voice: tuple[VoiceStore, Voice], tmp_path: Path
+) -> None:
+    store, ada = voice
+    encoder, preparing = CountingEncoder(), Preparing()
+    prompts = VoicePrompts(store, encoder, tmp_path / "prompts", "one", prepare=preparing)
+
+    async def listen() -> VoicePrompt:
+        prompts.expect(ada)
+        prompt = await prompts.of(ada)
+        await idle(prompts)
+        return prompt
+
+    prompt = asyncio.run(listen())
+    assert encoder.calls == 1 and preparing.keys == [prompt.key]
+
+
+def test_voice_expected_before_the_models_are_up_is_prepared_then_and_after_a_restart(
+    voice: tuple[VoiceStore, Voice], tmp_path: Path
+) -> None:
+    store, ada = voice
+    encoder, preparing = EncoderThatStarts(), Preparing()
+    prompts = VoicePrompts(store, encoder, tmp_path / "prompts", "one", prepare=preparing)
+
+    async def start_twice() -> None:
+        prompts.expect(ada)
+        await idle(prompts)
+        assert not preparing.keys
+        encoder.ready = True
+        for _ in range(2):
+            prompts.prepare_expected()
+            await idle(prompts)
+
+    asyncio.run(start_twice())
+    assert preparing.keys == 2 * [prompts.key(ada)] and encoder.calls == 1
+
+
+def test_deleted_voice_is_expected_no_more(voice: tuple[VoiceStore, Voice], tmp_path: Path) -> None:
+    store, ada = voice
+    preparing = Preparing()
+    prompts = VoicePrompts(store, CountingEncoder(), tmp_path / "prompts", "one", prepare=preparing)
+
+    async def delete() -> None:
+        prompts.expect(ada)
+        await idle(prompts)
+        prompts.forget(store.delete(ada.id))
+        prompts.prepare_expected()
+        await idle(prompts)
+
+    asyncio.run(delete())
+    assert len(preparing.keys) == 1

@@ -47,6 +47,7 @@ class TabEvents:
             found = self._store.find(voice_id)
         except StudioError as error:
             return error.message(language_of(request)), gr.Button(visible=False)
+        self._prompts.expect(found)
         return voices.describe(found, language_of(request)), gr.Button(visible=found.origin != "starter")
 
     async def clip(self, path: str | None, request: gr.Request) -> tuple[str, Any]:
