@@ -128,7 +128,7 @@ def speech_router(
             data = await asyncio.to_thread(encode_file, samples, SAMPLE_RATE_HZ, wanted)
             return Response(data, media_type=MEDIA_TYPES[wanted], headers=headers)
         first = await first_or_leave(request, stream)
-        headers["X-Prebuffer-Ms"] = str(round(1000 * await engine.suggested_prebuffer_s(body.input)))
+        headers["X-Prebuffer-Ms"] = str(round(1000 * stream.prebuffer_s))
         return StreamingResponse(
             encode_stream(chunks_after(first, stream), wanted),
             media_type=MEDIA_TYPES[wanted],

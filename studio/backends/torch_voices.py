@@ -27,7 +27,7 @@ class TorchVoices:
         self._flow = flow
         self._most = most
         self._ready: OrderedDict[str, PromptFlowCache] = OrderedDict()
-        self._begun: OrderedDict[str, PromptPreparation] = OrderedDict()
+        self._begun: dict[str, PromptPreparation] = {}
 
     def __len__(self) -> int:
         return len(self._ready)
@@ -41,7 +41,8 @@ class TorchVoices:
         if voice.key in self._ready:
             return True
         preparation = self._begun.get(voice.key) or self._begin(voice)
-        _keep(self._begun, voice.key, preparation, self._most)
+        # Never given up for another one: with more voices begun than kept, none would ever be done.
+        self._begun[voice.key] = preparation
         if not preparation.advance(blocks):
             return False
         del self._begun[voice.key]

@@ -13,6 +13,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, TypeVar
 
 from studio.engine.admission import Admission
@@ -138,7 +139,7 @@ class Engine:
             raise
         utterance = Utterance(self._parts, request_id, request, prompt_ids, segments, ticket)
         utterance.stream.prebuffer_s = self._rates.prebuffer_s(utterance.text_ids, self._admission.running)
-        utterance.on_end(self._utterance_ended)
+        utterance.on_end(partial(self._utterance_ended, self._admission.running))
         self._utterances[request_id] = utterance
         return utterance.stream
 
@@ -156,17 +157,8 @@ class Engine:
         return utterance.ticket.position() if utterance else 0
 
     def measured_rate(self) -> float | None:
-        """Audio seconds per wall second that one more request can expect; None before any was measured."""
-        return self._rates.measured_rate(len(self._utterances) + 1)
-
-    async def suggested_prebuffer_s(self, text: str) -> float:
-        """Seconds of sound that a player should hold before it starts, so that it does not run dry.
-
-        Raises: InvalidRequest for text that cannot be spoken.
-        """
-        segments = await asyncio.to_thread(self._text.segments, text)
-        text_ids = sum(len(segment.token_ids) for segment in segments)
-        return self._rates.prebuffer_s(text_ids, len(self._utterances) + 1)
+        """Audio seconds per wall second that each request now gets; None before any was measured."""
+        return self._rates.measured_rate(max(1, self._admission.running))
 
     def report_underruns(self, count: int) -> None:
         """A player ran dry so many times."""
@@ -273,8 +265,9 @@ class Engine:
         self._loop_task = asyncio.create_task(self._voicing.run(), name="token2wav loop")
         self._loop_task.add_done_callback(self._loop_ended)
 
-    def _utterance_ended(self, summary: RequestSummary) -> None:
-        running = len(self._utterances)
+    def _utterance_ended(self, running_before: int, summary: RequestSummary) -> None:
+        # How many were voiced meanwhile, on average; those who only wait take nothing from a stream.
+        running = (running_before + max(1, self._admission.running)) / 2
         utterance = self._utterances.pop(summary.request_id)
         self._recorder.request_ended(summary)
         self._rates.request_ended(summary, utterance.text_ids, running)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from studio.backends.fake import Finish, Raise, Say, WaitFor, pitch_hz, sine, voice_prompt
+from studio.engine.rates import LEAST_PREBUFFER_S
 from studio.errors import (
     EngineDead,
     EngineDraining,
@@ -369,7 +370,8 @@ async def test_end_of_a_request_is_measured_and_logged_without_its_text(
 
 
 async def test_player_holds_more_when_the_studio_was_slower_than_real_time(stage: Stage) -> None:
-    unmeasured = (await stage.submit("one two")).prebuffer_s
+    async with await stage.submit("one two") as stream:
+        unmeasured = stream.prebuffer_s
     held = asyncio.Event()
     stage.lm.enqueue(Say(28), WaitFor(held), Say(22), Finish())
     async with await stage.submit("one two") as stream:
@@ -378,5 +380,8 @@ async def test_player_holds_more_when_the_studio_was_slower_than_real_time(stage
         held.set()
         async for _ in stream:
             pass
-    slow = await stage.engine.suggested_prebuffer_s("one two")
-    assert slow > unmeasured and stage.engine.measured_rate() == pytest.approx(0.25, rel=0.5)
+    async with await stage.submit("one two") as stream:
+        slow = stream.prebuffer_s
+    # two words last 2 s; at a quarter of real time all of it is held, and the least
+    assert slow > unmeasured and slow == pytest.approx(2.0 + LEAST_PREBUFFER_S)
+    assert stage.engine.measured_rate() == pytest.approx(0.25, rel=0.5)
