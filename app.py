@@ -10,7 +10,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from studio.api.web import build_web
-from studio.checkpoint import read_checkpoint
+from studio.checkpoint import fingerprint, read_checkpoint
 from studio.engine.engine import Engine, EngineLimits
 from studio.engine.lm_client import SpeechLMClient
 from studio.engine.token2wav_client import PromptEncoderClient, Token2WavClient
@@ -62,7 +62,7 @@ def build(settings: Settings) -> FastAPI:
         store,
         PromptEncoderClient(token2wav_worker),
         settings.folder("prompts"),
-        checkpoint.id,
+        fingerprint(checkpoint),
         prepare=token2wav.prepare,
     )
     model = ServedModel(settings.served_model_name or checkpoint.id, settings.sampling(checkpoint.sampling))

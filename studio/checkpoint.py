@@ -7,6 +7,7 @@ means the official model.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -18,13 +19,15 @@ from studio.speech import Sampling
 
 FILE = "cosyvoice2.yaml"
 TOKENIZER_FOLDER = "CosyVoice-BlankEN"
+VOICE_ENCODERS = ("campplus.onnx", "speech_tokenizer_v2.onnx")
+HASHED_END_BYTES = 1 << 20
 FrontendKind = Literal["raw", "spoken"]
 LANGUAGES = ("en", "zh", "ja", "ko")
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """id: name in /v1/models, and what voice prompts are bound to; text_frontend: "raw" or "spoken" (text/spoken.py).
+    """id: name in /v1/models; text_frontend: "raw" or "spoken" (text/spoken.py).
 
     Speech tokens of a segment are at least min_token_text_ratio and at most max_token_text_ratio times its text ids.
     sampling: what a request that names no sampling gets; the defaults are the official model's.
@@ -75,3 +78,23 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         reason = f"text_frontend {checkpoint.text_frontend!r} is none of {', '.join(get_args(FrontendKind))}"
         raise CheckpointError("checkpoint.unreadable", file=FILE, reason=reason, folder=folder)
     return checkpoint
+
+
+def fingerprint(checkpoint: Checkpoint) -> str:
+    """What voice prompts are bound to: the checkpoint's id and the models that encode clips.
+
+    Of each model the size and both ends are hashed, since the official ones are too large to be read whole at a start;
+    a missing one is left to the worker to tell.
+    """
+    digest = hashlib.sha256()
+    for name in VOICE_ENCODERS:
+        file = checkpoint.folder / name
+        if not file.is_file():
+            continue
+        size = file.stat().st_size
+        digest.update(f"{name}:{size}:".encode())
+        with file.open("rb") as model:
+            digest.update(model.read(HASHED_END_BYTES))
+            model.seek(max(0, size - HASHED_END_BYTES))
+            digest.update(model.read(HASHED_END_BYTES))
+    return f"{checkpoint.id}:{digest.hexdigest()[:16]}"

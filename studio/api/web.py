@@ -74,7 +74,7 @@ def build_web(
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        store.forget_old_drafts()
+        store.forget_drafts()
         engine.on_ready(prompts.prepare_expected)
         for voice in in_order(store, LANGUAGES[0])[:1]:
             prompts.expect(voice)  # the one that the page picks at first

@@ -8,24 +8,27 @@ import hashlib
 import os
 import uuid
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from studio.errors import StudioError
+from studio.errors import StudioError, VoiceNotFound
 from studio.library.store import Voice, VoiceStore
 from studio.protocols import PromptEncoder
 from studio.speech import VoicePrompt
 
 EXPECTED_VOICES = 4
+MAX_ENCODES = 1
+"""Clips encoded at once; each takes all threads of the worker, and speech waits meanwhile."""
 
 
 class VoicePrompts:
     """Gives the VoicePrompt of a voice: from memory, from its file, or by encoding the clip now.
 
-    checkpoint_id names the models that made a prompt; another checkpoint gets prompts of its own. prepare begins what
-    the first row of a voice would wait for, and returns at once.
+    fingerprint names the models that made a prompt; others get prompts of their own, in a folder of their own. prepare
+    begins what the first row of a voice would wait for, and returns at once.
     """
 
     def __init__(
@@ -33,46 +36,79 @@ class VoicePrompts:
         store: VoiceStore,
         encoder: PromptEncoder,
         folder: Path,
-        checkpoint_id: str,
+        fingerprint: str,
         memory_voices: int = 64,
         prepare: Callable[[VoicePrompt], Awaitable[None]] | None = None,
     ) -> None:
         self._store = store
         self._encoder = encoder
-        self._checkpoint_id = checkpoint_id
-        self._folder = folder / hashlib.sha256(checkpoint_id.encode()).hexdigest()[:16]
+        self._fingerprint = fingerprint
+        self._all_folders = folder
+        self._folder = folder / hashlib.sha256(fingerprint.encode()).hexdigest()[:16]
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._memory: dict[str, VoicePrompt] = {}
+        self._memory: dict[str, VoicePrompt] = {}  # by the name of its file, the latest used last
         self._memory_voices = memory_voices
-        self._locks: dict[str, asyncio.Lock] = {}
+        self._making: dict[str, asyncio.Task[VoicePrompt]] = {}
+        self._encodes = asyncio.Semaphore(MAX_ENCODES)
         self._prepare = prepare
         self._expected: list[Voice] = []
         self._preparing: set[asyncio.Task[None]] = set()
 
     def key(self, voice: Voice) -> str:
-        """Equal for equal clip, transcript and checkpoint."""
+        """Equal for equal clip, transcript and models."""
         return hashlib.sha256(
-            "\0".join((self._checkpoint_id, voice.clip, voice.transcript)).encode()
+            "\0".join((self._fingerprint, voice.clip, voice.transcript)).encode()
         ).hexdigest()[:32]
 
     async def of(self, voice: Voice) -> VoicePrompt:
         """The voice's prompt. Raises UnusablePromptSpeech, EngineNotReady or EngineDead if it cannot be encoded."""
+        name = _file_name(voice)
+        if (prompt := self._memory.get(name)) is not None:
+            self._remember(name, prompt)
+            return prompt
+        making = self._making.get(name)
+        if making is None:
+            making = asyncio.create_task(self._make(name, voice))
+            self._making[name] = making
+            making.add_done_callback(partial(self._made, name))
+        # Whoever leaves does not end it for the others.
+        return await asyncio.shield(making)
+
+    async def _make(self, name: str, voice: Voice) -> VoicePrompt:
         key = self.key(voice)
-        lock = self._locks.setdefault(key, asyncio.Lock())
-        async with lock:
-            prompt = self._memory.pop(key, None) or self._read(key, voice.transcript)
-            if prompt is None:
-                samples, rate_hz = self._store.clip_samples(voice)
+        prompt = await asyncio.to_thread(self._read, name, key, voice.transcript)
+        if prompt is None:
+            async with self._encodes:
+                if not self._is_used(voice):  # deleted while it waited, and its clip with it
+                    raise VoiceNotFound(
+                        "voice.not_found", param="voice", voice=voice.name or voice.id, known="-"
+                    )
+                samples, rate_hz = await asyncio.to_thread(self._store.clip_samples, voice)
                 made = await self._encoder.encode(samples, rate_hz, voice.transcript)
-                prompt = VoicePrompt(
-                    key, voice.transcript, made.speech_tokens, made.mel, made.speaker_embedding
-                )
-                self._write(prompt)
-            self._memory[key] = prompt
-            while len(self._memory) > self._memory_voices:
-                self._memory.pop(next(iter(self._memory)))
-        self._locks.pop(key, None)
+            prompt = VoicePrompt(key, voice.transcript, made.speech_tokens, made.mel, made.speaker_embedding)
+            partial_file = self._folder / f"{name}.{uuid.uuid4().hex}.part"
+            await asyncio.to_thread(_write, partial_file, prompt)
+            if not self._is_used(voice):  # deleted meanwhile; who asked still gets it
+                partial_file.unlink()
+                return prompt
+            os.replace(partial_file, self._folder / name)
+        if self._is_used(voice):
+            self._remember(name, prompt)
         return prompt
+
+    def _made(self, name: str, task: asyncio.Task[VoicePrompt]) -> None:
+        del self._making[name]
+        if not task.cancelled():
+            task.exception()  # seen by whoever waits; if nobody does, asyncio need not complain
+
+    def _is_used(self, voice: Voice) -> bool:
+        return voice.transcript in self._store.transcripts_of(voice.clip)
+
+    def _remember(self, name: str, prompt: VoicePrompt) -> None:
+        self._memory.pop(name, None)
+        self._memory[name] = prompt
+        while len(self._memory) > self._memory_voices:
+            self._memory.pop(next(iter(self._memory)))
 
     def expect(self, voice: Voice) -> None:
         """A listener may speak with this voice soon: encode it and prepare it for speech, while nobody waits.
@@ -100,18 +136,19 @@ class VoicePrompts:
                 await self._prepare(prompt)
 
     def forget(self, voice: Voice) -> None:
-        """Drop the stored prompt of a voice that was deleted."""
-        key = self.key(voice)
+        """Drop every stored prompt of a deleted voice's clip, of all models, but for what other voices use."""
         self._expected = [v for v in self._expected if v.id != voice.id]
-        self._memory.pop(key, None)
-        self._file(key).unlink(missing_ok=True)
+        used = {_name_of(voice.clip, text) for text in self._store.transcripts_of(voice.clip)}
+        for name in [n for n in self._memory if n.startswith(voice.clip) and n not in used]:
+            del self._memory[name]
+        for file in self._all_folders.glob(f"*/{voice.clip}-*.safetensors"):
+            if file.name not in used:
+                file.unlink(missing_ok=True)
 
-    def _file(self, key: str) -> Path:
-        return self._folder / f"{key}.safetensors"
-
-    def _read(self, key: str, transcript: str) -> VoicePrompt | None:
+    def _read(self, name: str, key: str, transcript: str) -> VoicePrompt | None:
+        file = self._folder / name
         try:
-            tensors = load_file(self._file(key))
+            tensors = load_file(file)
             return VoicePrompt(
                 key, transcript, tensors["speech_tokens"], tensors["mel"], tensors["speaker_embedding"]
             )
@@ -119,15 +156,23 @@ class VoicePrompts:
             return None
         except (SafetensorError, KeyError, ValueError):
             # A prompt can always be made again from its clip, so a damaged file is no error.
-            self._file(key).unlink(missing_ok=True)
+            file.unlink(missing_ok=True)
             return None
 
-    def _write(self, prompt: VoicePrompt) -> None:
-        partial = self._file(f"{prompt.key}.{uuid.uuid4().hex}")
-        tensors = {
-            "speech_tokens": prompt.speech_tokens,
-            "mel": prompt.mel,
-            "speaker_embedding": prompt.speaker_embedding,
-        }
-        save_file(tensors, partial)
-        os.replace(partial, self._file(prompt.key))
+
+def _file_name(voice: Voice) -> str:
+    return _name_of(voice.clip, voice.transcript)
+
+
+def _name_of(clip: str, transcript: str) -> str:
+    """The file of a prompt in its models' folder; begins with the clip, so that all of a clip's can be found."""
+    return f"{clip}-{hashlib.sha256(transcript.encode()).hexdigest()[:16]}.safetensors"
+
+
+def _write(file: Path, prompt: VoicePrompt) -> None:
+    tensors = {
+        "speech_tokens": prompt.speech_tokens,
+        "mel": prompt.mel,
+        "speaker_embedding": prompt.speaker_embedding,
+    }
+    save_file(tensors, file)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import re
 import sqlite3
 import time
 import uuid
@@ -17,10 +18,15 @@ import soundfile
 
 from studio.errors import ClientError, InvalidRequest, VoiceConflict, VoiceNotFound
 from studio.speech import Float32
+from studio.text.normalize import clean, only_marks
 
 NAME_MAX_CHARS = 64
 TRANSCRIPT_MAX_CHARS = 800
+TRANSCRIPT_MAX_CJK_CHARS = 400
+"""A sign of Chinese, Japanese or Korean is a syllable or more: about twice the tokens of a letter."""
 DRAFT_LIFE_S = 24 * 3600
+MAX_DRAFTS = 200
+_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 SCHEMA_VERSION = 1
 
 
@@ -46,13 +52,19 @@ COLUMNS = ", ".join(Voice.__slots__)
 def check_transcript(text: str) -> str:
     """The stripped transcript; cloning by this model needs one."""
     text = text.strip()
-    if not text:
+    limit = TRANSCRIPT_MAX_CJK_CHARS if _CJK.search(text) else TRANSCRIPT_MAX_CHARS
+    if len(text) > limit:
+        raise InvalidRequest("transcript.too_long", param="ref_text", characters=len(text), limit=limit)
+    if not is_unicode(text):
+        raise InvalidRequest("text.not_unicode", param="ref_text", field="ref_text")
+    if only_marks(clean(text)):
         raise InvalidRequest("transcript.missing", param="ref_text")
-    if len(text) > TRANSCRIPT_MAX_CHARS:
-        raise InvalidRequest(
-            "transcript.too_long", param="ref_text", characters=len(text), limit=TRANSCRIPT_MAX_CHARS
-        )
     return text
+
+
+def is_unicode(text: str) -> bool:
+    """False for halves of surrogate pairs, which JSON can carry but neither SQLite nor UTF-8 takes."""
+    return not any("\ud800" <= sign <= "\udfff" for sign in text)
 
 
 class VoiceStore:
@@ -94,7 +106,7 @@ class VoiceStore:
         consent: str = "",
         details: str = "",
     ) -> Voice:
-        """Keep a voice; without a name it is a draft, forgotten after a day.
+        """Keep a voice; without a name it is a draft, which `forget_drafts` drops one day.
 
         Raises: InvalidRequest for a bad name or a full library; VoiceConflict for a name in use.
         """
@@ -141,16 +153,27 @@ class VoiceStore:
         return name
 
     def keep(self, voice_id: str, name: str, consent: str = "") -> Voice:
-        """Give a draft its name; it then stays."""
+        """Give a draft its name; it then stays.
+
+        Raises: VoiceNotFound; VoiceConflict for a voice that has a name, or a name in use; InvalidRequest as `add`.
+        """
         voice = self.find(voice_id)
+        if voice.origin != "draft":
+            raise VoiceConflict("voice.named", param="voice", name=voice.name)
         name = self._free_name(name)
-        self._db.execute(
-            "UPDATE voice SET name = ?, origin = 'user', consent = ? WHERE id = ?", (name, consent, voice.id)
-        )
+        try:
+            self._db.execute(
+                "UPDATE voice SET name = ?, origin = 'user', consent = ? WHERE id = ? AND origin = 'draft'",
+                (name, consent, voice.id),
+            )
+        except sqlite3.IntegrityError:
+            raise VoiceConflict("voice.exists", param="name", name=name) from None
         return self.find(voice.id)
 
     def find(self, voice: str) -> Voice:
         """By id or name (names ignore case). Raises VoiceNotFound, which lists the known names."""
+        if not is_unicode(voice):
+            raise InvalidRequest("text.not_unicode", param="voice", field="voice")
         found = self._one("id = ? OR name = ?", voice, voice)
         if found is None:
             known = ", ".join(v.name or "" for v in self.all()[:20])
@@ -165,24 +188,32 @@ class VoiceStore:
         return [Voice(*row) for row in rows]
 
     def delete(self, voice: str) -> Voice:
-        """Forget a voice and its clip, if no other voice uses that. Starters stay."""
+        """Forget a voice with the drafts of its clip, and the clip, if no other voice uses that. Starters stay."""
         found = self.find(voice)
         if found.origin == "starter":
             raise ClientError("voice.starter", param="voice", name=found.name)
-        self._db.execute("DELETE FROM voice WHERE id = ?", (found.id,))
+        self._db.execute(
+            "DELETE FROM voice WHERE id = ? OR (origin = 'draft' AND clip = ?)", (found.id, found.clip)
+        )
         self._drop_unused_clip(found.clip)
         return found
 
-    def forget_old_drafts(self) -> int:
-        """Drop drafts older than a day; gives how many."""
-        limit = self._now() - DRAFT_LIFE_S
-        old = self._db.execute(
-            "SELECT id, clip FROM voice WHERE origin = 'draft' AND created_s < ?", (limit,)
-        ).fetchall()
-        for voice_id, clip in old:
-            self._db.execute("DELETE FROM voice WHERE id = ?", (voice_id,))
-            self._drop_unused_clip(clip)
-        return len(old)
+    def forget_drafts(self) -> list[Voice]:
+        """Drop drafts older than a day, and the oldest of too many; gives those dropped."""
+        rows = self._db.execute(
+            f"SELECT {COLUMNS} FROM voice WHERE origin = 'draft' ORDER BY created_s DESC, rowid DESC"
+        )
+        drafts = [Voice(*row) for row in rows]
+        limit_s = self._now() - DRAFT_LIFE_S
+        gone = [v for n, v in enumerate(drafts) if n >= MAX_DRAFTS or v.created_s < limit_s]
+        for voice in gone:
+            self._db.execute("DELETE FROM voice WHERE id = ? AND origin = 'draft'", (voice.id,))
+            self._drop_unused_clip(voice.clip)
+        return gone
+
+    def transcripts_of(self, clip: str) -> set[str]:
+        """What the voices of a clip say is said in it; empty once no voice uses the clip."""
+        return {row[0] for row in self._db.execute("SELECT transcript FROM voice WHERE clip = ?", (clip,))}
 
     def clip_file(self, voice: Voice) -> Path:
         return self._clips / f"{voice.clip}.flac"

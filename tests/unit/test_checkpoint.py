@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from studio.checkpoint import FILE, read_checkpoint
+from studio.checkpoint import FILE, HASHED_END_BYTES, VOICE_ENCODERS, fingerprint, read_checkpoint
 from studio.errors import CheckpointError
 
 
@@ -43,3 +43,16 @@ def test_broken_description_names_the_file(tmp_path: Path, text: str) -> None:
 def test_missing_description_names_the_folder(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=str(tmp_path)):
         read_checkpoint(tmp_path)
+
+
+def test_fingerprint_changes_with_the_models_that_encode_voices(tmp_path: Path) -> None:
+    checkpoint = read_checkpoint(written(tmp_path, "checkpoint: {id: tiny}"))
+    found = {fingerprint(checkpoint)}
+    for name in VOICE_ENCODERS:
+        for content in (b"a", b"b", b"a" * 3 * HASHED_END_BYTES, b"a" * (3 * HASHED_END_BYTES - 1) + b"b"):
+            (tmp_path / name).write_bytes(content)
+            assert fingerprint(checkpoint) == fingerprint(checkpoint)
+            found.add(fingerprint(checkpoint))
+    assert len(found) == 9
+    (tmp_path / "flow.safetensors").write_bytes(b"no matter")
+    assert fingerprint(checkpoint) in found

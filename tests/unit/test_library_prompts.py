@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from studio.errors import EngineNotReady
+from studio.errors import EngineNotReady, VoiceNotFound
 from studio.library.prompts import VoicePrompts
 from studio.library.store import Voice, VoiceStore
 from studio.speech import Float32, VoicePrompt
@@ -159,3 +159,134 @@ def test_deleted_voice_is_expected_no_more(voice: tuple[VoiceStore, Voice], tmp_
 
     asyncio.run(delete())
     assert len(preparing.keys) == 1
+
+
+class HeldEncoder(CountingEncoder):
+    """Encodes once it is let go; knows how many it was asked for at once."""
+
+    def __init__(self) -> None:
+        self.begun, self.go = asyncio.Event(), asyncio.Event()
+        self.running = self.most = 0
+
+    async def encode(self, samples: Float32, sample_rate_hz: int, prompt_text: str) -> VoicePrompt:
+        self.running += 1
+        self.most = max(self.most, self.running)
+        self.begun.set()
+        await self.go.wait()
+        self.running -= 1
+        return await super().encode(samples, sample_rate_hz, prompt_text)
+
+
+def stored(folder: Path) -> list[str]:
+    return sorted(p.name for p in (folder / "prompts").rglob("*") if p.is_file())
+
+
+def test_voice_deleted_while_it_is_encoded_leaves_nothing_behind(
+    voice: tuple[VoiceStore, Voice], tmp_path: Path
+) -> None:
+    store, ada = voice
+    encoder = HeldEncoder()
+    prompts = VoicePrompts(store, encoder, tmp_path / "prompts", "one")
+
+    async def delete_meanwhile() -> VoicePrompt:
+        asking = asyncio.create_task(prompts.of(ada))
+        await encoder.begun.wait()
+        prompts.forget(store.delete(ada.id))
+        encoder.go.set()
+        return await asking
+
+    assert asyncio.run(delete_meanwhile()).key == prompts.key(ada)
+    assert not stored(tmp_path) and not prompts._memory and not prompts._making
+
+
+def test_deleted_voice_loses_its_prompts_of_every_checkpoint_and_of_its_drafts(
+    voice: tuple[VoiceStore, Voice], tmp_path: Path
+) -> None:
+    store, ada = voice
+    draft, other = store.add(CLIP, 24000, "helo"), store.add(CLIP * 0.5, 24000, "bye", name="Bob")
+    both = [VoicePrompts(store, CountingEncoder(), tmp_path / "prompts", name) for name in ("one", "two")]
+    for prompts in both:
+        for wanted in (ada, draft, other):
+            asyncio.run(prompts.of(wanted))
+    assert len(stored(tmp_path)) == 6
+    both[1].forget(store.delete(ada.id))
+    assert len(stored(tmp_path)) == 2 and all(name.startswith(other.clip) for name in stored(tmp_path))
+    assert len(both[1]._memory) == 1
+
+
+def test_prompt_that_another_voice_uses_stays(voice: tuple[VoiceStore, Voice], tmp_path: Path) -> None:
+    store, ada = voice
+    store.add(CLIP, 24000, "hello", name="Twin")
+    prompts = VoicePrompts(store, CountingEncoder(), tmp_path / "prompts", "one")
+    asyncio.run(prompts.of(ada))
+    prompts.forget(store.delete(ada.id))
+    assert len(stored(tmp_path)) == 1 and len(prompts._memory) == 1
+
+
+def test_clips_are_encoded_one_after_another(tmp_path: Path) -> None:
+    store = VoiceStore(tmp_path)
+    voices = [store.add(CLIP * (0.1 + n / 10), 24000, "hello") for n in range(3)]
+    encoder = HeldEncoder()
+    prompts = VoicePrompts(store, encoder, tmp_path / "prompts", "one")
+
+    async def ask() -> None:
+        asking = [asyncio.create_task(prompts.of(v)) for v in voices]
+        await encoder.begun.wait()
+        encoder.go.set()
+        await asyncio.gather(*asking)
+
+    asyncio.run(ask())
+    assert (encoder.calls, encoder.most) == (3, 1)
+
+
+def test_asker_who_leaves_does_not_end_the_encode_for_others(
+    voice: tuple[VoiceStore, Voice], tmp_path: Path
+) -> None:
+    store, ada = voice
+    encoder = HeldEncoder()
+    prompts = VoicePrompts(store, encoder, tmp_path / "prompts", "one")
+
+    async def leave() -> VoicePrompt:
+        first, second = (asyncio.create_task(prompts.of(ada)) for _ in range(2))
+        await encoder.begun.wait()
+        first.cancel()
+        encoder.go.set()
+        return await second
+
+    assert asyncio.run(leave()).prompt_text == "hello" and encoder.calls == 1
+
+
+def test_failed_encode_is_tried_again_by_the_next_asker(
+    voice: tuple[VoiceStore, Voice], tmp_path: Path
+) -> None:
+    store, ada = voice
+    encoder = EncoderThatStarts()
+    prompts = VoicePrompts(store, encoder, tmp_path / "prompts", "one")
+
+    async def twice() -> None:
+        with pytest.raises(EngineNotReady):
+            await prompts.of(ada)
+        assert not prompts._making
+        encoder.ready = True
+        await prompts.of(ada)
+
+    asyncio.run(twice())
+    assert encoder.calls == 1
+
+
+def test_voice_deleted_while_its_clip_waits_in_line_is_told_as_unknown(tmp_path: Path) -> None:
+    store = VoiceStore(tmp_path)
+    first, second = (store.add(CLIP * level, 24000, "hello") for level in (0.5, 0.9))
+    encoder = HeldEncoder()
+    prompts = VoicePrompts(store, encoder, tmp_path / "prompts", "one")
+
+    async def delete_the_second() -> None:
+        asking = [asyncio.create_task(prompts.of(v)) for v in (first, second)]
+        await encoder.begun.wait()
+        prompts.forget(store.delete(second.id))
+        encoder.go.set()
+        with pytest.raises(VoiceNotFound):
+            await asking[1]
+        await asking[0]
+
+    asyncio.run(delete_the_second())

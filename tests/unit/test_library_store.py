@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from studio.errors import ClientError, InvalidRequest, VoiceConflict, VoiceNotFound
-from studio.library.store import DRAFT_LIFE_S, VoiceStore
+from studio.library import store as library
+from studio.library.store import DRAFT_LIFE_S, VoiceStore, check_transcript
 
 CLIP = np.sin(np.arange(24000, dtype=np.float32) / 20).astype(np.float32) * 0.5
 
@@ -57,7 +58,7 @@ def test_draft_is_hidden_until_named_and_forgotten_after_a_day(tmp_path: Path) -
     assert store.all() == []
     store.keep(kept.id, "Ada", consent="mine")
     now[0] += DRAFT_LIFE_S + 1
-    assert store.forget_old_drafts() == 1
+    assert store.forget_drafts() == [lost]
     assert [v.name for v in store.all()] == ["Ada"] and not store.clip_file(lost).exists()
 
 
@@ -91,3 +92,66 @@ def test_library_of_a_newer_studio_is_not_touched(tmp_path: Path) -> None:
         db.execute("PRAGMA user_version = 99")
     with pytest.raises(RuntimeError, match="update the studio"):
         VoiceStore(tmp_path)
+
+
+def test_only_a_draft_can_be_named(store: VoiceStore) -> None:
+    for origin in ("starter", "user"):
+        named = store.add(CLIP, 24000, "hello", name=origin, origin=origin)
+        with pytest.raises(VoiceConflict, match="only a draft"):
+            store.keep(named.id, "Stolen")
+        assert store.find(named.id) == named
+
+
+def test_name_taken_between_the_look_and_the_change_is_told(
+    store: VoiceStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.add(CLIP, 24000, "hello", name="Ada")
+    draft = store.add(CLIP, 24000, "hello")
+    monkeypatch.setattr(store, "_free_name", str)
+    with pytest.raises(VoiceConflict, match="ada"):
+        store.keep(draft.id, "ada")
+
+
+def test_oldest_of_too_many_drafts_go(store: VoiceStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "MAX_DRAFTS", 2)
+    drafts = [store.add(CLIP * (0.1 + n / 10), 24000, "hello") for n in range(4)]
+    kept = store.add(CLIP, 24000, "hello", name="Ada")
+    assert {v.id for v in store.forget_drafts()} == {v.id for v in drafts[:2]}
+    assert not store.clip_file(drafts[0]).exists() and store.clip_file(drafts[3]).exists()
+    assert store.all() == [kept]
+
+
+def test_deleted_voice_takes_the_drafts_of_its_clip_along(store: VoiceStore) -> None:
+    draft, other = store.add(CLIP, 24000, "helo"), store.add(CLIP * 0.5, 24000, "other")
+    voice = store.add(CLIP, 24000, "hello", name="Ada")
+    store.delete("Ada")
+    with pytest.raises(VoiceNotFound):
+        store.find(draft.id)
+    assert not store.clip_file(voice).exists() and store.find(other.id) == other
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("", "transcript.missing"),
+        ("?! …", "transcript.missing"),
+        ("\ue000\ue001", "transcript.missing"),
+        ("half \ud800", "text.not_unicode"),
+        ("x" * 801, "transcript.too_long"),
+        ("好" * 401, "transcript.too_long"),
+        ("あ" * 401, "transcript.too_long"),
+    ],
+)
+def test_transcript_that_cannot_be_used_is_refused(text: str, key: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        check_transcript(text)
+    assert (caught.value.key, caught.value.param) == (key, "ref_text")
+
+
+def test_transcript_may_fill_thirty_seconds_in_either_script() -> None:
+    assert check_transcript(" " + "x" * 800) and check_transcript("好" * 400)
+
+
+def test_voice_of_broken_characters_is_refused_as_such(store: VoiceStore) -> None:
+    with pytest.raises(InvalidRequest):
+        store.find("Ada\ud800")
