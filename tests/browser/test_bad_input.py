@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -35,9 +36,8 @@ def raw(data: bytes) -> Write:
     return lambda file: file.write_bytes(data) and None
 
 
-def broken_header(file: Path) -> None:
-    wav(speech(4))(file)
-    file.write_bytes(b"RIFFjunk" + file.read_bytes()[8:40] + bytes(200))
+def broken_header() -> bytes:
+    return b"RIFF" + struct.pack("<I", 99) + b"WAVEfmt " + b"\xff" * 60
 
 
 def with_nan(seconds: float) -> np.ndarray:
@@ -51,7 +51,7 @@ BAD_CLIPS: dict[str, tuple[str, Write, str]] = {
     "short": ("short.wav", wav(speech(0.6)), "at least 1 s are needed"),
     "long": ("long.wav", wav(speech(40)), "at most 30 s are allowed. The best part is"),
     "text": ("notes.wav", raw(b"Dear diary, today I recorded nothing at all.\n" * 40), "is not audio"),
-    "broken": ("broken.wav", broken_header, "damaged|is not audio"),
+    "broken": ("broken.wav", raw(broken_header()), "damaged|is not audio"),
     "empty": ("empty.wav", raw(b""), "The file is empty"),
     "telephone": ("telephone.wav", wav(speech(12)[::3], 8000), "8000 samples a second"),
     "nan": ("nan.wav", wav(with_nan(4), subtype="FLOAT"), "values that are not numbers"),

@@ -94,8 +94,11 @@ async def stage(make_stage: Callable[..., Stage]) -> Stage:
     return made
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def real(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Models]:
-    """The real models on the embedded voice; one engine a run."""
+    """The real models on the embedded voice, held by their protocols, which app.py does not show over HTTP.
+
+    Gone after the one module that asks, so that they never run beside the studio of tests/real_studio.py.
+    """
     async with real_models(tmp_path_factory.mktemp("cache")) as models:
         yield models

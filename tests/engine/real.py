@@ -1,4 +1,4 @@
-"""The real models on the embedded voice, started once a run and shared by every test that asks."""
+"""The real models on the embedded voice, started once for all tests of the protocols."""
 
 from __future__ import annotations
 

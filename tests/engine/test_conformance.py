@@ -19,7 +19,7 @@ from studio.engine.engine import Engine
 from studio.protocols import LmPrompt, RowStep, TokenDelta
 from studio.speech import LOOKAHEAD_TOKENS, Float32, Sampling, SynthesisRequest, VoicePrompt
 from tests.engine.conftest import read_all
-from tests.engine.real import VOICE_FOLDER, Models
+from tests.engine.real import Models
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -27,8 +27,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 @pytest.fixture(params=["fake", "real"])
 def models(request: pytest.FixtureRequest) -> Models:
     if request.param == "real":
-        if not (VOICE_FOLDER / "cosyvoice2.yaml").is_file():
-            pytest.skip("assets/voice is not there yet; remove this line when it is")
         real: Models = request.getfixturevalue("real")
         return real
     return Models(
