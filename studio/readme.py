@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import get_args
+from typing import Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
@@ -65,6 +65,8 @@ def flag(name: str) -> str:
 
 def default(info: FieldInfo) -> str:
     """Return a default as a person would type it, paths relative to the repository."""
+    if info.default is None:
+        return "unset"
     value = str(info.default)
     if value.startswith(str(ROOT)):
         value = str(Path(value).relative_to(ROOT))
@@ -73,7 +75,7 @@ def default(info: FieldInfo) -> str:
 
 def bounds(info: FieldInfo) -> str:
     """Return the choices or the least and greatest value of a setting; empty where there are none."""
-    if get_args(info.annotation):
+    if get_origin(info.annotation) is Literal:
         return ", ".join(str(choice) for choice in get_args(info.annotation))
     least = [row.ge for row in info.metadata if hasattr(row, "ge")]
     most = [row.le for row in info.metadata if hasattr(row, "le")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
@@ -31,6 +32,7 @@ class TextFrontend:
         limits: SegmentLimits | None = None,
     ) -> None:
         self._tokenizer = tokenizer
+        self._kind = kind
         self._read: Callable[[str], str] = _spoken if kind == "spoken" else str
         self._languages = languages
         self._max_text_chars = max_text_chars
@@ -55,6 +57,10 @@ class TextFrontend:
             )
         if normalizing.only_marks(normalizing.clean(text)):
             raise InvalidRequest("text.only_marks", param="input")
+        if word := self._unreadable_word(text):
+            # Left out in silence, it would make the speech shorter than the text.
+            languages = ", ".join(self._languages)
+            raise InvalidRequest("text.unsupported_word", param="input", word=word, languages=languages)
 
     def segments(self, text: str) -> tuple[Segment, ...]:
         """The segments to speak, at least one, none without ids. Raises InvalidRequest text.*."""
@@ -78,11 +84,23 @@ class TextFrontend:
         normalizing.warm()
         self.segments("One, two. 一，二。")
 
+    def _unreadable_word(self, text: str) -> str | None:
+        """The first word in a script that the spoken front end has no sounds for; raw text goes to the model as it is."""
+        if self._kind == "raw":
+            return None
+        return next((word[:40] for word in text.split() if any(map(_is_foreign_letter, word))), None)
+
     def _segment(self, piece: str) -> Segment:
         # A piece that stops without a mark is read on as if words were missing.
         text = piece if piece[-1] in ".!?。！？…" else piece.rstrip(" ,;:，、；：") + _full_stop(piece)
         read = self._read(text)
         return Segment(text, text_ids(self._tokenizer, read) if read else ())
+
+
+def _is_foreign_letter(character: str) -> bool:
+    """A letter that is neither Latin nor Chinese, such as Cyrillic, kana or Arabic."""
+    name = unicodedata.name(character, "") if character.isalpha() else "LATIN"
+    return not name.startswith(("LATIN", "CJK", "FULLWIDTH LATIN", "MODIFIER", "FEMININE", "MASCULINE", "MICRO"))
 
 
 def _full_stop(text: str) -> str:

@@ -48,13 +48,6 @@ def test_bad_text_is_refused_with_its_sentence(frontend: TextFrontend, text: str
     assert caught.value.message("en") and caught.value.message("zh")
 
 
-def test_text_of_another_script_is_refused_by_a_voice_that_cannot_speak_it(frontend: TextFrontend) -> None:
-    spoken = TextFrontend(frontend._tokenizer, "spoken", ("en", "zh"), max_text_chars=100)
-    with pytest.raises(InvalidRequest) as caught:
-        spoken.segments("שלום עולם")
-    assert caught.value.key == "text.unsupported" and "en, zh" in caught.value.message("en")
-
-
 def byte_letter(byte: int) -> str:
     """The letter that stands for a byte in byte-level merges."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
@@ -93,3 +86,18 @@ def test_missing_and_broken_tokenizer_files_are_named(qwen_folder: Path, tmp_pat
     (qwen_folder / "merges.txt").unlink()
     with pytest.raises(CheckpointError, match=r"merges\.txt is missing"):
         load_tokenizer(qwen_folder)
+
+
+@pytest.mark.parametrize("text", ["Hello. Привет, мир. Goodbye.", "שלום עולם", "مرحبا", "ひらがな", "hello สวัสดี"])
+def test_word_in_a_script_without_sounds_is_named_and_never_left_out(text: str) -> None:
+    tokenizer = Tokenizer(models.WordLevel({"a": 0}, unk_token="a"))
+    spoken = TextFrontend(tokenizer, "spoken", ("en", "zh"), max_text_chars=100)
+    with pytest.raises(InvalidRequest) as caught:
+        spoken.check(text)
+    assert caught.value.key == "text.unsupported_word" and caught.value.values["word"] in text
+
+
+@pytest.mark.parametrize("text", ["Café naïve, 3 ºC?", "你好，world！", "ｆｕｌｌ width", "ˈaccent µm"])
+def test_latin_and_chinese_with_their_signs_pass(text: str) -> None:
+    tokenizer = Tokenizer(models.WordLevel({"a": 0}, unk_token="a"))
+    TextFrontend(tokenizer, "spoken", ("en", "zh"), max_text_chars=100).check(text)
