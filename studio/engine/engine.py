@@ -118,7 +118,7 @@ class Engine:
             await worker.start()
 
     def on_ready(self, observer: Callable[[], None]) -> None:
-        """Call an observer whenever all workers are ready, so also after a restart; in the event loop."""
+        """Call an observer whenever a worker has become ready, so also after a restart; in the event loop."""
         self._ready_observers.append(observer)
 
     async def submit(self, request: SynthesisRequest) -> SpeechStream:
@@ -150,6 +150,10 @@ class Engine:
         """
         self._text.check(text)
         self._refuse_unless_ready()
+
+    def refuse_if_full(self, client: str) -> None:
+        """Refuse a client that submit would refuse now for want of a place. Raises QueueFull, EngineDraining."""
+        self._admission.refuse_if_full(client)
 
     def position(self, request_id: str) -> int:
         """Requests that get a place before this one; 0 when it runs or has ended."""
@@ -249,9 +253,8 @@ class Engine:
         if self._text_warming is None:
             # Not before: until then the page is being loaded, and the first worker leaves a core free.
             self._text_warming = asyncio.create_task(asyncio.to_thread(self._text.warm))
-        if self.state().ready:
-            for observer in self._ready_observers:
-                observer()
+        for observer in self._ready_observers:
+            observer()
 
     def _fail_all(self, error: StudioError) -> None:
         for utterance in list(self._utterances.values()):

@@ -119,7 +119,7 @@ class VoicePrompts:
         self._begin(voice)
 
     def prepare_expected(self) -> None:
-        """The models are up, perhaps once more: get those voices ready that were expected last."""
+        """Models are up, perhaps once more: get those voices ready that were expected last."""
         for voice in self._expected:
             self._begin(voice)
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+import torch.nn.functional as F
+from torch.testing import assert_close
 
 from studio.models.flow import Flow
-from studio.models.flow.layers import WholeView, visibility
+from studio.models.flow.layers import WholeView, mish, visibility
 from studio.models.flow.sizes import BLOCK_FRAMES
 from studio.models.flow.solver import flow_times, start_noise
 
@@ -95,3 +97,10 @@ def test_start_noise_leaves_the_global_generators_alone():
 def test_ids_below_zero_count_as_zero(flows):
     flow = flows("mini")
     assert torch.equal(flow.embed_tokens(torch.tensor([-1, 4])), flow.embed_tokens(torch.tensor([0, 4])))
+
+
+def test_quick_mish_is_mish_from_end_to_end_of_float32():
+    x = torch.cat([torch.linspace(-100, 100, 20001), torch.tensor([-1e30, -0.0, 1e-30, 88.8, 1e30])])
+    with torch.inference_mode():
+        quick = mish(x)
+    assert_close(quick, F.mish(x), atol=2e-6, rtol=2e-6)

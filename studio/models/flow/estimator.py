@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from studio.models.flow.layers import CausalConv, FusedLinears, View, number_slots
+from studio.models.flow.layers import CausalConv, FusedLinears, View, mish, number_slots
 from studio.models.flow.sizes import MEL_BINS, TIME_FEATURES, FlowConfig
 
 TIME_SCALE = 1000.0
@@ -69,7 +69,7 @@ class CausalConditionalDecoder(nn.Module):
 
     def time_features(self, t: Tensor) -> list[Tensor]:
         """What each residual layer adds at flow times t [B] in [0, 1]: one [B, 1, C] a layer."""
-        embedded = F.mish(self.time_mlp(t))
+        embedded = mish(self.time_mlp(t))
         stages = [*self.down_blocks, *self.mid_blocks, *self.up_blocks]
         return [stage[0].mlp["1"](embedded)[:, None] for stage in stages]
 
@@ -106,7 +106,7 @@ class ConvNorm(nn.Module):
         self.block = nn.ModuleDict({"0": CausalConv(channels_in, channels, 3), "2": nn.LayerNorm(channels)})
 
     def forward(self, x: Tensor, view: View) -> Tensor:
-        return F.mish(self.block["2"](self.block["0"](x, view)))
+        return mish(self.block["2"](self.block["0"](x, view)))
 
 
 class Residual(nn.Module):

