@@ -24,6 +24,7 @@ logger = logging.getLogger(__name__)
 Phase = Literal["waiting", "starting", "ready", "restarting", "failed", "closed"]
 Sleep = Callable[[float], Awaitable[None]]
 
+SHOWN_REASON_CHARS = 200
 FIRST_GUESS_S = 60.0
 """How long a start is said to take before one was measured."""
 
@@ -190,7 +191,9 @@ class WorkerProcess:
             return outcome.message(), True
         if timed_out:
             return f"not ready after {self._supervision.start_timeout_s:.0f} s", False
-        return "\n".join(link.last_lines) or f"exit status {link.process.returncode}", False
+        # Everything it said is in our log; the page and /health get the last line, which names the fault.
+        said = next((line.strip() for line in reversed(link.last_lines) if line.strip()), "")
+        return said[:SHOWN_REASON_CHARS] or f"exit status {link.process.returncode}", False
 
     async def _read(self, link: WorkerLink, ready: asyncio.Event) -> StudioError | None:
         """Take the worker's messages until it is gone; gives the error that makes another start useless."""
