@@ -4,9 +4,11 @@ StudioError
   ClientError
     InvalidRequest        400  a field is missing, empty, too long or out of range
     Unauthorized          401  no key, or a wrong one
+    CrossSite             403  a form or script of another site
     VoiceNotFound         404  no voice of that name or id
     VoiceConflict         409  a voice of that name exists
     ClipTooLarge          413  more bytes or seconds than allowed
+    RequestTooLarge       413  a body of more bytes than any request needs
     UnusablePromptSpeech  422  the clip cannot be cloned, and why
   CapacityError
     QueueFull             429  come back in retry_after_s
@@ -76,6 +78,12 @@ class Unauthorized(ClientError):
     kind = "authentication_error"
 
 
+class CrossSite(ClientError):
+    http_status = 403
+    code = "cross_site"
+    kind = "permission_error"
+
+
 class VoiceNotFound(ClientError):
     http_status = 404
     code = "voice_not_found"
@@ -89,6 +97,11 @@ class VoiceConflict(ClientError):
 class ClipTooLarge(ClientError):
     http_status = 413
     code = "clip_too_large"
+
+
+class RequestTooLarge(ClientError):
+    http_status = 413
+    code = "request_too_large"
 
 
 class UnusablePromptSpeech(ClientError):

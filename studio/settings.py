@@ -43,7 +43,7 @@ class Settings(BaseModel):
     root_path: str = knob("", "Path prefix that a proxy strips, such as /tts.", group="server")
     ssl_certfile: str = knob("", "TLS certificate; with ssl_keyfile the page is https, which microphones need off localhost.", group="server")
     ssl_keyfile: str = knob("", "TLS private key.", group="server")
-    api_key: str = knob("", "If set, /v1 asks for `Authorization: Bearer` with this key.", group="server")
+    api_key: str = knob("", "If set, the page asks for this key and /v1 for `Authorization: Bearer` with it; /health and /metrics stay open.", group="server")
     allowed_origins: str = knob("", "Other sites' origins that may call /v1 from a browser, comma separated.", group="server")
     log_level: Literal["debug", "info", "warning", "error"] = knob("info", "Least severe line that is logged.", group="server")
 

@@ -33,7 +33,9 @@ def envelope(
     headers = {"Cache-Control": "no-store"}
     if retry_after_s is not None:
         headers["Retry-After"] = str(max(1, math.ceil(retry_after_s)))
-    body = {"error": {"message": message, "type": kind, "param": param, "code": code}}
+    error = {"message": message, "type": kind, "param": param, "code": code}
+    # A client's own words may hold halves of surrogate pairs, which no reply can.
+    body = {"error": {k: v and v.encode("utf-8", "replace").decode() for k, v in error.items()}}
     return JSONResponse(body, status, headers)
 
 

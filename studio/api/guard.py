@@ -1,62 +1,88 @@
-"""Who may call, and whose turn it is: the API key and the client's name in the fair queue."""
+"""Who calls: the API key, the page's session cookie, the caller's place in the fair queue, and other sites."""
 
 from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Callable
+from collections.abc import Collection
+from urllib.parse import urlsplit
 
 from fastapi import Request
-
-from studio.errors import Unauthorized
 
 SESSION_COOKIE = "studio_session"
 
 
-def api_key_guard(api_key: str) -> Callable[[Request], None]:
-    """A dependency that asks for `Authorization: Bearer KEY`, or for the page's own cookie, if a key is set.
+class Guard:
+    """Judges requests by key, cookie and origin; replies to none of them. api_key: "" if everybody may call.
 
-    The page is same-origin and holds no key; its cookie is signed with it, so only a browser with the page passes.
+    The page is same-origin and holds no key; its cookie is signed with it, so only a browser that knew it passes.
     """
 
-    def guard(request: Request) -> None:
-        if not api_key:
-            return
-        given = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
-        if secrets.compare_digest(given.encode(), api_key.encode()):
-            return
-        if valid_session(request.cookies.get(SESSION_COOKIE, ""), api_key) and same_origin(request):
-            return
-        raise Unauthorized("auth.missing")
+    def __init__(self, api_key: str, allowed_origins: Collection[str]) -> None:
+        self._api_key = api_key
+        self._allowed_origins = frozenset(allowed_origins)
 
-    return guard
+    @property
+    def asks_for_key(self) -> bool:
+        return bool(self._api_key)
+
+    def is_key(self, given: str) -> bool:
+        return bool(self._api_key) and secrets.compare_digest(
+            given.encode("utf-8", "replace"), self._api_key.encode()
+        )
+
+    def has_key(self, request: Request) -> bool:
+        return self.is_key(request.headers.get("authorization", "").removeprefix("Bearer ").strip())
+
+    def has_session(self, request: Request) -> bool:
+        return valid_session(request.cookies.get(SESSION_COOKIE, ""), self._api_key)
+
+    def new_session(self) -> str:
+        return new_session(self._api_key)
+
+    def client_of(self, request: Request) -> str:
+        """The name in the fair queue: session, else key, else address; hashed, so that logs hold no secrets."""
+        if self.has_session(request):
+            known = request.cookies[SESSION_COOKIE]
+        elif self.has_key(request):
+            known = request.headers["authorization"]
+        else:
+            known = request.client.host if request.client else "unknown"
+        return hashlib.sha256(known.encode("utf-8", "replace")).hexdigest()[:12]
+
+    def is_foreign(self, request: Request) -> bool:
+        """Whether a form or script of another site sends this. Programs name no origin and pass."""
+        origin = request.headers.get("origin")
+        if "*" in self._allowed_origins or origin in self._allowed_origins:
+            return False
+        if "sec-fetch-site" in request.headers:
+            return not same_origin(request)
+        if origin is None:
+            return False
+        # Browsers leave Sec-Fetch-Site out on plain http; a proxy may have put its own name in Host, or cut the port.
+        ours = (request.headers.get("x-forwarded-host", ""), request.headers.get("host", ""))
+        theirs = urlsplit(origin)
+        return not any(host and host in (theirs.netloc, theirs.hostname) for host in ours)
 
 
 def new_session(api_key: str) -> str:
-    """A fresh session cookie: a random id and, if a key is set, its mark."""
+    """A fresh session cookie: a random id and its mark, which without the key nobody can make."""
     session = secrets.token_urlsafe(18)
     return f"{session}.{_mark(session, api_key)}"
 
 
 def valid_session(cookie: str, api_key: str) -> bool:
     session, _, mark = cookie.partition(".")
-    return bool(session) and secrets.compare_digest(mark.encode(), _mark(session, api_key).encode())
+    return bool(session) and secrets.compare_digest(
+        mark.encode("utf-8", "replace"), _mark(session, api_key).encode()
+    )
 
 
 def _mark(session: str, api_key: str) -> str:
-    return hashlib.blake2b(
-        session.encode(), key=hashlib.sha256(api_key.encode()).digest(), digest_size=12
-    ).hexdigest()
+    key = hashlib.sha256(api_key.encode()).digest()
+    return hashlib.blake2b(session.encode("utf-8", "replace"), key=key, digest_size=12).hexdigest()
 
 
 def same_origin(request: Request) -> bool:
-    """False for a form or script of another site that rides on the cookie."""
-    site = request.headers.get("sec-fetch-site")
-    return site in (None, "same-origin", "none")
-
-
-def client_of(request: Request) -> str:
-    """The name in the fair queue: session, else key, else address; hashed, so that logs hold no secrets."""
-    session = request.cookies.get(SESSION_COOKIE) or request.headers.get("authorization")
-    address = request.client.host if request.client else "unknown"
-    return hashlib.sha256((session or address).encode()).hexdigest()[:12]
+    """False for a form or script of another site, as far as the browser tells."""
+    return request.headers.get("sec-fetch-site") in (None, "same-origin", "none")

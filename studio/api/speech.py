@@ -13,7 +13,6 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from studio.api.guard import client_of
 from studio.audio.encode import (
     FORMATS,
     STREAMED_FORMATS,
@@ -99,14 +98,17 @@ def refuse_unhonoured(body: SpeechBody) -> None:
 
 
 def speech_router(
-    engine: Engine, store: VoiceStore, prompts: VoicePrompts, model: ServedModel, guard: Callable[..., object]
+    engine: Engine,
+    store: VoiceStore,
+    prompts: VoicePrompts,
+    model: ServedModel,
+    client_of: Callable[[Request], str],
 ) -> APIRouter:
     """The route; everything is validated, and the first chunk is there, before the reply begins."""
     router = APIRouter()
 
     @router.post("/v1/audio/speech")
     async def create_speech(request: Request, body: SpeechBody) -> Response:
-        guard(request)
         refuse_unhonoured(body)
         wanted, sampling = format_of(body), sampling_of(body, model.sampling)
         engine.check(body.input)
@@ -114,8 +116,10 @@ def speech_router(
         if not name.strip():
             raise InvalidRequest("voice.missing", param="voice")
         voice = store.find(name)
+        client = client_of(request)
+        engine.refuse_if_full(client)  # before a clip is encoded for it
         prompt = await prompts.of(voice)
-        stream = await engine.submit(SynthesisRequest(body.input, prompt, sampling, client_of(request)))
+        stream = await engine.submit(SynthesisRequest(body.input, prompt, sampling, client))
         headers = {
             "X-Request-Id": stream.request_id,
             "X-Seed": str(sampling.seed),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Annotated
 
 from fastapi import APIRouter, File, Form, Request, UploadFile
@@ -14,7 +13,7 @@ from studio.audio.decode import ReferenceClip
 from studio.audio.encode import encode_file
 from studio.errors import ClientError, ClipTooLarge, InvalidRequest
 from studio.library.prompts import VoicePrompts
-from studio.library.store import Voice, VoiceStore, check_transcript
+from studio.library.store import Voice, VoiceStore, check_name, check_transcript, is_unicode
 from studio.settings import Settings
 
 
@@ -50,14 +49,33 @@ async def read_clip(upload: UploadFile, settings: Settings) -> ReferenceClip:
         raise
 
 
-def voices_router(
-    store: VoiceStore, prompts: VoicePrompts, settings: Settings, guard: Callable[..., object]
-) -> APIRouter:
+def check_consent(consent: str) -> str:
+    """A voice that stays needs the word that its speaker agrees."""
+    if not consent.strip():
+        raise InvalidRequest("consent.missing", param="consent")
+    return consent.strip()
+
+
+async def text_fields(request: Request) -> dict[str, str]:
+    """The form's fields as sent, so that an empty one differs from a missing one. Refuses broken characters."""
+    fields = {k: v for k, v in (await request.form()).items() if isinstance(v, str)}
+    for field, value in fields.items():
+        if not is_unicode(value):
+            raise InvalidRequest("text.not_unicode", param=field, field=field)
+    return fields
+
+
+def sweep_drafts(store: VoiceStore, prompts: VoicePrompts) -> None:
+    """Forget drafts that are old or too many, with what was stored of them."""
+    for voice in store.forget_drafts():
+        prompts.forget(voice)
+
+
+def voices_router(store: VoiceStore, prompts: VoicePrompts, settings: Settings) -> APIRouter:
     router = APIRouter()
 
     @router.get("/v1/audio/voices")
-    async def list_voices(request: Request) -> dict[str, object]:
-        guard(request)
+    async def list_voices() -> dict[str, object]:
         voices = store.all()
         return {"voices": [v.name for v in voices], "data": [wire(v) for v in voices]}
 
@@ -65,17 +83,19 @@ def voices_router(
     async def create_voice(
         request: Request,
         audio_sample: Annotated[UploadFile | None, File()] = None,
-        name: Annotated[str | None, Form()] = None,
+        name: Annotated[str | None, Form()] = None,  # for /docs; read below, since here an empty one is none
         ref_text: Annotated[str, Form()] = "",
         consent: Annotated[str, Form()] = "",
         language: Annotated[str, Form()] = "",
         speaker_description: Annotated[str, Form()] = "",
     ) -> dict[str, object]:
-        """Save a voice; without a name it is a draft for this page, forgotten after a day."""
-        guard(request)
+        """Save a voice, with its speaker's consent; without a name it is a draft, forgotten after a day."""
+        name = (await text_fields(request)).get("name")
         if audio_sample is None:
             raise InvalidRequest("clip.missing", param="audio_sample")
         transcript = check_transcript(ref_text)
+        if name is not None:
+            name, consent = check_name(name), check_consent(consent)
         clip = await read_clip(audio_sample, settings)
         voice = store.add(
             clip.samples,
@@ -86,13 +106,13 @@ def voices_router(
             consent=consent[:400],
             details=speaker_description[:400],
         )
+        sweep_drafts(store, prompts)
         prompts.expect(voice)
         return wire(voice)
 
     @router.get("/v1/audio/voices/{voice}/clip")
-    async def voice_clip(request: Request, voice: str) -> Response:
+    async def voice_clip(voice: str) -> Response:
         """The clip of a voice, as WAV; an id never gets another clip, so it may be cached."""
-        guard(request)
         samples, rate_hz = await asyncio.to_thread(store.clip_samples, store.find(voice))
         headers = {"Cache-Control": "private, max-age=3600"}
         return Response(encode_file(samples, rate_hz, "wav"), media_type="audio/wav", headers=headers)
@@ -101,13 +121,12 @@ def voices_router(
     async def name_voice(
         request: Request, voice: str, name: Annotated[str, Form()], consent: Annotated[str, Form()] = ""
     ) -> dict[str, object]:
-        """Give a draft its name, so that it stays."""
-        guard(request)
-        return wire(store.keep(voice, name, consent[:400]))
+        """Give a draft its name, so that it stays; asks for consent as saving does."""
+        await text_fields(request)
+        return wire(store.keep(voice, name, check_consent(consent)[:400]))
 
     @router.delete("/v1/audio/voices/{voice:path}")
-    async def delete_voice(request: Request, voice: str) -> dict[str, object]:
-        guard(request)
+    async def delete_voice(voice: str) -> dict[str, object]:
         gone = store.delete(voice)
         prompts.forget(gone)
         return {"id": gone.id, "name": gone.name, "deleted": True}

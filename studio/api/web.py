@@ -1,12 +1,14 @@
-"""The web application: our routes, static files, the session cookie, and the page mounted at /."""
+"""The web application: our routes and static files behind the gate, and the page mounted at /."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+import sqlite3
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 from fastapi import FastAPI, HTTPException
 from fastapi.responses import FileResponse
@@ -15,10 +17,12 @@ from starlette.middleware.cors import CORSMiddleware
 
 from studio import __version__
 from studio.api import errors
-from studio.api.guard import SESSION_COOKIE, api_key_guard, new_session
+from studio.api.gate import Gate
+from studio.api.guard import Guard
+from studio.api.limits import BodyLimit
 from studio.api.service import service_router
 from studio.api.speech import speech_router
-from studio.api.voices import voices_router
+from studio.api.voices import sweep_drafts, voices_router
 from studio.engine.engine import Engine
 from studio.library.prompts import VoicePrompts
 from studio.library.store import VoiceStore
@@ -30,41 +34,18 @@ from studio.ui.mount import mount_page
 from studio.ui.voices import in_order
 
 ASSETS = Path(__file__).resolve().parents[2] / "assets"
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Asgi = Callable[
-    [Scope, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]
-]
+SWEEP_S = 3600.0
+logger = logging.getLogger(__name__)
 
 
-class SessionCookie:
-    """Gives each browser that loads the page a session: its turn in the fair queue. Plain ASGI, streams pass."""
-
-    def __init__(self, app: Asgi, api_key: str) -> None:
-        self._app = app
-        self._api_key = api_key
-
-    async def __call__(
-        self,
-        scope: Scope,
-        receive: Callable[[], Awaitable[Message]],
-        send: Callable[[Message], Awaitable[None]],
-    ) -> None:
-        if scope["type"] != "http" or scope["path"].removeprefix(scope.get("root_path", "")) not in ("/", ""):
-            await self._app(scope, receive, send)
-            return
-        cookies = dict(scope["headers"]).get(b"cookie", b"")
-        if f"{SESSION_COOKIE}=".encode() in cookies:
-            await self._app(scope, receive, send)
-            return
-        cookie = f"{SESSION_COOKIE}={new_session(self._api_key)}; Path=/; HttpOnly; SameSite=Lax"
-
-        async def send_with_cookie(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], (b"set-cookie", cookie.encode())]
-            await send(message)
-
-        await self._app(scope, receive, send_with_cookie)
+async def keep_sweeping(store: VoiceStore, prompts: VoicePrompts) -> None:
+    """Forget old drafts now and every hour, as long as the server runs."""
+    while True:
+        try:
+            sweep_drafts(store, prompts)
+        except (sqlite3.Error, OSError):
+            logger.exception("old drafts could not be forgotten; the next try is in an hour")
+        await asyncio.sleep(SWEEP_S)
 
 
 def build_web(
@@ -74,7 +55,7 @@ def build_web(
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        store.forget_drafts()
+        sweeping = asyncio.create_task(keep_sweeping(store, prompts), name="sweep drafts")
         engine.on_ready(prompts.prepare_expected)
         for voice in in_order(store, LANGUAGES[0])[:1]:
             prompts.expect(voice)  # the one that the page picks at first
@@ -82,16 +63,18 @@ def build_web(
         try:
             yield
         finally:
+            sweeping.cancel()
             await engine.close()
             store.close()
 
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     app = FastAPI(title="CosyVoice Studio", version=__version__, lifespan=lifespan)
-    guard = api_key_guard(settings.api_key)
+    origins = [o.strip() for o in settings.allowed_origins.split(",") if o.strip()]
+    guard = Guard(settings.api_key, origins)
     errors.install(app)
-    app.include_router(speech_router(engine, store, prompts, model, guard))
-    app.include_router(voices_router(store, prompts, settings, guard))
-    app.include_router(service_router(engine, model.name, guard))
+    app.include_router(speech_router(engine, store, prompts, model, guard.client_of))
+    app.include_router(voices_router(store, prompts, settings))
+    app.include_router(service_router(engine, model.name))
 
     @app.api_route(
         "/v1/{path:path}", methods=["GET", "POST", "PUT", "PATCH", "DELETE"], include_in_schema=False
@@ -106,7 +89,9 @@ def build_web(
 
     app.mount("/web/messages", StaticFiles(directory=ASSETS / "messages"))
     app.mount("/web", StaticFiles(directory=ASSETS / "web"))
-    origins = [o.strip() for o in settings.allowed_origins.split(",") if o.strip()]
+    # The last one added is the outermost.
+    app.add_middleware(BodyLimit, max_clip_mb=settings.max_clip_mb)
+    app.add_middleware(Gate, guard=guard)
     # Even with no origin allowed this must be here: it switches off Gradio's own CORS, which echoes every origin.
     app.add_middleware(
         CORSMiddleware,
@@ -114,5 +99,4 @@ def build_web(
         allow_methods=["GET", "POST", "DELETE"],
         allow_headers=["Authorization", "Content-Type"],
     )
-    app.add_middleware(SessionCookie, api_key=settings.api_key)
     return mount_page(app, build_page(store, prompts, settings))

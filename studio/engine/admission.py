@@ -32,7 +32,15 @@ class Admission:
         return sum(len(tickets) for tickets in self._waiting.values())
 
     def enter(self, request_id: str, client: str) -> Ticket:
-        """A ticket that has, or will get, a place to run.
+        """A ticket that has, or will get, a place to run. Raises as `refuse_if_full`."""
+        self.refuse_if_full(client)
+        ticket = Ticket(self, request_id, client)
+        self._waiting.setdefault(client, deque()).append(ticket)
+        self._fill_places()
+        return ticket
+
+    def refuse_if_full(self, client: str) -> None:
+        """Nothing, if the client would get a ticket now.
 
         Raises: QueueFull with retry_after_s when all places are taken or the client has its share; EngineDraining.
         """
@@ -45,10 +53,6 @@ class Admission:
         if self.waiting >= self._queue_size and self.running >= self._max_running:
             seconds = self.expected_wait_s(0)
             raise QueueFull("queue.full", waiting=self.waiting, seconds=seconds, retry_after_s=seconds)
-        ticket = Ticket(self, request_id, client)
-        self._waiting.setdefault(client, deque()).append(ticket)
-        self._fill_places()
-        return ticket
 
     def expected_wait_s(self, ahead: int) -> float:
         """Seconds until a place is free with so many requests before it, from the measured time of a request."""

@@ -62,6 +62,16 @@ def check_transcript(text: str) -> str:
     return text
 
 
+def check_name(name: str) -> str:
+    """The name with single blanks between its words."""
+    name = " ".join(name.split())
+    if not name:
+        raise InvalidRequest("voice.name_missing", param="name")
+    if len(name) > NAME_MAX_CHARS or not name.isprintable():
+        raise InvalidRequest("voice.name_bad", param="name", limit=NAME_MAX_CHARS)
+    return name
+
+
 def is_unicode(text: str) -> bool:
     """False for halves of surrogate pairs, which JSON can carry but neither SQLite nor UTF-8 takes."""
     return not any("\ud800" <= sign <= "\udfff" for sign in text)
@@ -138,11 +148,7 @@ class VoiceStore:
         return voice
 
     def _free_name(self, name: str) -> str:
-        name = " ".join(name.split())
-        if not name:
-            raise InvalidRequest("voice.name_missing", param="name")
-        if len(name) > NAME_MAX_CHARS or not name.isprintable():
-            raise InvalidRequest("voice.name_bad", param="name", limit=NAME_MAX_CHARS)
+        name = check_name(name)
         if self._one("name = ?", name):
             raise VoiceConflict("voice.exists", param="name", name=name)
         if (

@@ -123,18 +123,32 @@ def test_sdk_raises_its_own_error_for_an_unknown_voice(service) -> None:
     assert caught.value.code == "voice_not_found"
 
 
-def test_full_line_is_429_with_retry_after_and_nothing_started(start_service) -> None:
+def test_full_line_is_429_with_retry_after_and_nothing_started(start_service, tmp_path) -> None:
     service = start_service(limits=EngineLimits(max_running=1, queue_size=0, max_per_client=9))
     service.store.add(np.ones(48000, np.float32), 24000, "hello", name="Ada")
     go = asyncio.Event()
+    bob = service.store.add(np.full(48000, 0.5, np.float32), 24000, "hello", name="Bob")
     service.lm.enqueue(Say(60), WaitFor(go), Finish())
     with httpx.stream("POST", f"{service.url}/v1/audio/speech", json=body(), timeout=30) as first:
-        refused = httpx.post(f"{service.url}/v1/audio/speech", json=body())
+        refused = httpx.post(f"{service.url}/v1/audio/speech", json=body(voice="Bob"))
         assert (refused.status_code, refused.json()["error"]["code"]) == (429, "queue_full")
         assert int(refused.headers["retry-after"]) >= 1
         service.in_loop(go.set)
         assert len(first.read()) == 2 * 60 * 960
-    assert len(service.lm.prompts) == 1
+    assert len(service.lm.prompts) == 1 and not list(tmp_path.glob(f"prompts/*/{bob.clip}*"))
+
+
+def test_broken_characters_are_told_in_a_reply_that_can_be_read(service) -> None:
+    for sent, param in (
+        (r'{"input": "hello", "voice": "\ud800"}', "voice"),
+        (r'{"input": "hello", "voice": {"id": "Ada\udfff"}}', "voice"),
+        (r'{"input": "hello", "voice": "Ada", "response_format": "\ud800"}', "response_format"),
+        (r'{"input": "\ud800", "voice": "Ada"}', "input"),
+        (r'{"input": "hello", "voice": "Ada", "\ud800": 1}', "body"),
+    ):
+        headers = {"Content-Type": "application/json"}
+        reply = httpx.post(f"{service.url}/v1/audio/speech", content=sent, headers=headers)
+        assert (reply.status_code, reply.json()["error"]["param"]) == (400, param), sent
 
 
 def test_engine_that_is_not_ready_is_503_and_says_how_long(service) -> None:

@@ -19,9 +19,10 @@ def save(
     name: str | None = "Bob",
     ref_text: str = "what is said",
     filename: str = "clip.wav",
+    consent: str = "agreed in writing",
 ) -> httpx.Response:
     files = {} if data is None else {"audio_sample": (filename, data)}
-    fields = {"ref_text": ref_text} | ({} if name is None else {"name": name})
+    fields = {"ref_text": ref_text, "consent": consent} | ({} if name is None else {"name": name})
     return httpx.post(f"{service.url}/v1/audio/voices", data=fields, files=files, timeout=60)
 
 
@@ -52,7 +53,9 @@ def test_voice_without_a_name_is_a_draft_that_can_be_kept(service) -> None:
         ).status_code
         == 200
     )
-    kept = httpx.post(f"{service.url}/v1/audio/voices/{draft['id']}/name", data={"name": "Kept"})
+    kept = httpx.post(
+        f"{service.url}/v1/audio/voices/{draft['id']}/name", data={"name": "Kept", "consent": "yes"}
+    )
     assert kept.status_code == 200 and "Kept" in names(service)
 
 
@@ -128,13 +131,13 @@ def test_stereo_clip_of_44100_hz_is_mixed_down(service) -> None:
     assert save(service, buffer.getvalue()).status_code == 200
 
 
-@pytest.mark.parametrize("ref_text", ["", "  ", "x" * 801])
+@pytest.mark.parametrize("ref_text", ["", "  ", "?!", "\ue000", "x" * 801, "好" * 401])
 def test_missing_or_endless_transcript_is_told_at_its_field(service, ref_text: str) -> None:
     reply = save(service, clip_bytes(), ref_text=ref_text)
     assert (reply.status_code, reply.json()["error"]["param"]) == (400, "ref_text")
 
 
-@pytest.mark.parametrize("name", ["   ", "x" * 65])
+@pytest.mark.parametrize("name", ["", "   ", "x" * 65])
 def test_unusable_name_is_told_at_its_field(service, name: str) -> None:
     reply = save(service, clip_bytes(), name=name)
     assert (reply.status_code, reply.json()["error"]["param"]) == (400, "name")
@@ -146,3 +149,51 @@ def test_name_like_a_path_is_only_a_label(start_service, tmp_path) -> None:
     assert "../../escape" in names(service)
     assert not any("escape" in p.name for p in tmp_path.rglob("*"))
     assert httpx.delete(f"{service.url}/v1/audio/voices/..%2F..%2Fescape").status_code == 200
+
+
+@pytest.mark.parametrize("consent", ["", "  "])
+def test_voice_is_kept_only_with_consent_and_a_draft_needs_none(service, consent: str) -> None:
+    for language, said in (("en", "agrees"), ("zh", "同意")):
+        reply = httpx.post(
+            f"{service.url}/v1/audio/voices",
+            data={"ref_text": "what is said", "name": "Bob", "consent": consent},
+            files={"audio_sample": clip_bytes()},
+            headers={"Accept-Language": language},
+        )
+        assert (reply.status_code, reply.json()["error"]["param"]) == (400, "consent")
+        assert said in reply.json()["error"]["message"]
+    draft = save(service, clip_bytes(), name=None, consent="")
+    assert draft.status_code == 200 and names(service) == ["Ada"]
+    rename = f"{service.url}/v1/audio/voices/{draft.json()['id']}/name"
+    refused = httpx.post(rename, data={"name": "Bob", "consent": consent})
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "consent")
+
+
+def test_voice_that_has_a_name_is_not_renamed(service) -> None:
+    rename = f"{service.url}/v1/audio/voices/Ada/name"
+    assert httpx.post(rename, data={"name": "Eve", "consent": "yes"}).status_code == 409
+    assert names(service) == ["Ada"]
+
+
+@pytest.mark.parametrize("field", ["name", "ref_text", "consent", "language", "speaker_description"])
+def test_broken_characters_in_a_field_are_told_at_it(service, field: str) -> None:
+    fields = {"name": "Bob", "ref_text": "what is said", "consent": "yes"} | {field: "\\ud800"}
+    parts = "".join(
+        f'--X\r\nContent-Disposition: form-data; name="{k}"\r\n\r\n{v}\r\n' for k, v in fields.items()
+    )
+    clip = b'--X\r\nContent-Disposition: form-data; name="audio_sample"; filename="c"\r\n\r\n' + clip_bytes()
+    # The one way in for them: a form in a charset that can write them.
+    kind = "multipart/form-data; boundary=X; charset=raw_unicode_escape"
+    reply = httpx.post(
+        f"{service.url}/v1/audio/voices",
+        content=parts.encode() + clip + b"\r\n--X--\r\n",
+        headers={"Content-Type": kind},
+    )
+    assert (reply.status_code, reply.json()["error"]["param"]) == (400, field)
+
+
+def test_deleting_a_voice_deletes_the_draft_it_was_made_from(service) -> None:
+    draft = save(service, clip_bytes(), name=None).json()
+    save(service, clip_bytes())
+    httpx.delete(f"{service.url}/v1/audio/voices/Bob")
+    assert httpx.get(f"{service.url}/v1/audio/voices/{draft['id']}/clip").status_code == 404
