@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Sequence
+
 from studio.engine.stats import RequestSummary
 from studio.speech import BLOCK_TOKENS, TOKEN_RATE_HZ
 
 EWMA_WEIGHT = 0.3
 LEAST_PREBUFFER_S = 0.1
+LEAST_STEP_S = 0.001
 FIRST_GUESS_RATE = 1.0
 BLOCK_S = BLOCK_TOKENS / TOKEN_RATE_HZ
 FIRST_CHUNK_S = 0.6
 """Sound of the first step, less what the vocoder holds back."""
 FIRST_GUESS_S_PER_ID = 0.1
 """Seconds of speech for one text id before any request was measured; phonemes are about so long."""
+RECENT_REQUESTS = 10
+"""Requests whose worst unevenness a player is protected from."""
+
+
+def least_prebuffer_s(arrivals: Sequence[tuple[float, float]], later_s: float = 0.0) -> float:
+    """The least sound to hold before the start with which this play would have had no gap; 0 if it needs none.
+
+    Args:    arrivals: time and seconds of sound of each chunk, in order. later_s: how much later than that each may
+             have reached the player; the first one too, so only the others count.
+    """
+    begin_s, before_s = 0.0, 0.0
+    for number, (at_s, audio_s) in enumerate(arrivals):
+        begin_s = max(begin_s, at_s - before_s + (later_s if number else 0.0))
+        before_s += audio_s
+    # A player waits for an amount, not for a moment: for a little more than what comes too early to begin with.
+    too_early_s = sum(audio_s for at_s, audio_s in arrivals if at_s < begin_s)
+    return too_early_s and too_early_s + LEAST_STEP_S
 
 
 class Rates:
@@ -22,6 +43,7 @@ class Rates:
         self._best: float | None = None
         self._together: float | None = None
         self._s_per_id: float | None = None
+        self._uneven_s: deque[float] = deque(maxlen=RECENT_REQUESTS)
 
     def request_ended(self, summary: RequestSummary, text_ids: int, running: float) -> None:
         """Learn from a request that ended well. running: requests voiced at once meanwhile, on average."""
@@ -31,6 +53,7 @@ class Rates:
         if summary.rate is not None:
             self._best = max(summary.rate, _moved(self._best, summary.rate))
             self._together = _moved(self._together, summary.rate * max(1.0, running))
+            self._uneven_s.append(summary.needed_s - max(0.0, 1.0 - summary.rate) * summary.audio_s)
 
     def measured_rate(self, running: int = 1) -> float | None:
         """Audio seconds per wall second that each of so many requests can expect; None before the first one.
@@ -51,11 +74,13 @@ class Rates:
         At rate r the sound still to be made when playing begins must arrive while all of it is played. Below 1
         that asks for (1 - r) of the whole. One step makes one block while little is in hand, which takes 1 / r of
         it; half as much again is kept for a newcomer's step in between, less what the first chunk itself holds.
+        No less than what the least even of the recent requests needed beyond its rate.
         """
         rate = self.measured_rate(running) or FIRST_GUESS_RATE
         whole_s = self.expected_audio_s(text_ids)
         step_s = max(0.0, 1.5 * BLOCK_S / max(rate, 0.2) - FIRST_CHUNK_S)
-        return LEAST_PREBUFFER_S + min(whole_s, max(0.0, 1.0 - rate) * whole_s + step_s)
+        uneven_s = max(step_s, *self._uneven_s, 0.0)
+        return LEAST_PREBUFFER_S + min(whole_s, max(0.0, 1.0 - rate) * whole_s + uneven_s)
 
 
 def _moved(average: float | None, value: float) -> float:

@@ -45,6 +45,8 @@ class RequestSummary:
     ended_s: float
     """Clock time of the end, for ages only."""
     reason: str
+    needed_s: float = 0.0
+    """Sound that its player had to hold before it started, so as not to run dry; 0 if the listener held it up."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from studio.engine.admission import Ticket
+from studio.engine.rates import least_prebuffer_s
 from studio.engine.scheduler import Playback
 from studio.engine.stats import RequestSummary
 from studio.engine.stream import SpeechStream
@@ -22,6 +23,8 @@ from studio.speech import SAMPLE_RATE_HZ, Float32, Segment, SynthesisRequest
 logger = logging.getLogger(__name__)
 
 SEGMENT_PAUSE_S = 0.15
+ARRIVAL_JITTER_S = 0.03
+"""How much later than it was handed over a chunk may reach a player: the socket and the page's own turn."""
 SEGMENTS_AHEAD = 1
 """Segments whose tokens may be made before the one being heard has ended."""
 
@@ -61,6 +64,7 @@ class Utterance:
         self._arrived_s = parts.clock()
         self._began_s: float | None = None
         self._last_chunk_s: float | None = None
+        self._handed: list[tuple[float, float]] = []
         self._first_audio_s = 0.0
         self._tokens = 0
         self._error: StudioError | None = None
@@ -173,6 +177,7 @@ class Utterance:
             self._playback.first_chunk_s = now_s
             self._first_audio_s = len(samples) / SAMPLE_RATE_HZ
         self._last_chunk_s = now_s
+        self._handed.append((now_s, len(samples) / SAMPLE_RATE_HZ))
         self._playback.audio_s += len(samples) / SAMPLE_RATE_HZ
         self.stream.push(samples)
         if self.stream.waiting_s > self._parts.max_ahead_s:
@@ -230,4 +235,5 @@ class Utterance:
             rate=self._rate(),
             ended_s=now_s,
             reason=self._error.code if self._error else self._reason,
+            needed_s=0.0 if self._held_up else least_prebuffer_s(self._handed, ARRIVAL_JITTER_S),
         )

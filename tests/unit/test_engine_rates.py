@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from studio.engine.rates import LEAST_PREBUFFER_S, Rates
+from studio.engine.rates import LEAST_PREBUFFER_S, RECENT_REQUESTS, Rates, least_prebuffer_s
 from studio.engine.scheduler import Playback, RowScheduler
 from studio.engine.stats import RequestSummary
 
@@ -61,3 +61,31 @@ def test_broken_requests_teach_nothing() -> None:
     measured.request_ended(replace(SUMMARY, reason="aborted"), 100, 1)
     measured.request_ended(replace(SUMMARY, rate=None), 100, 1)
     assert measured.measured_rate() is None
+
+
+def test_play_whose_chunks_are_in_time_needs_nothing() -> None:
+    assert least_prebuffer_s([(0.6, 0.5), (1.0, 1.0), (2.0, 1.0)]) == 0.0
+
+
+def test_chunk_that_may_come_a_little_later_counts_as_late() -> None:
+    """The second chunk is there 10 ms before the first is played out; a player that is told 30 ms later hears a gap."""
+    came = [(0.6, 0.5), (1.09, 1.0), (1.2, 1.0)]
+    assert least_prebuffer_s(came) == 0.0
+    assert 0.5 < least_prebuffer_s(came, later_s=0.03) < 1.5
+
+
+def test_player_holds_what_the_least_even_of_the_recent_requests_needed() -> None:
+    measured = rates(3.0)
+    easy_s = measured.prebuffer_s(100, running=1)
+    measured.request_ended(replace(SUMMARY, rate=3.0, needed_s=0.501), 100, 1)
+    assert measured.prebuffer_s(100, running=1) == LEAST_PREBUFFER_S + 0.501
+    for _ in range(RECENT_REQUESTS):
+        measured.request_ended(replace(SUMMARY, rate=3.0), 100, 1)
+    assert measured.prebuffer_s(100, running=1) == easy_s
+
+
+def test_what_a_slow_request_needed_is_not_asked_for_twice() -> None:
+    """At rate 0.8 its ten seconds need two in hand, which the rate itself says; only what went beyond is kept."""
+    slow = Rates()
+    slow.request_ended(replace(SUMMARY, rate=0.8, needed_s=2.3), 100, 1)
+    assert slow.prebuffer_s(100, running=1) < 2.0 + 1.5 / 0.8

@@ -1,0 +1,144 @@
+"""`python -m studio.bench`: how fast a studio is, as its listeners meet it.
+
+Without --url it starts one for the run and says how long that took and what memory it holds. It prints a table for
+people and, as the last line, one JSON object for machines; --out appends that line to a file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+
+from studio.bench import service
+from studio.bench.conditions import conditions
+from studio.bench.figures import row, table
+from studio.bench.load import ANSWER_TIMEOUT_S, Line, Load, closed_loop
+from studio.bench.texts import BY_SECONDS
+
+Row = dict[str, object]
+
+
+def arguments(argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m studio.bench", description=__doc__.split("\n\n")[0])
+    parser.add_argument("--url", help="a studio that runs already; without it one is started for this run")
+    parser.add_argument("--api-key", default="")
+    parser.add_argument("--voice", help="name or id; the library's first voice if it is not given")
+    parser.add_argument("--streams", default="1,2", help="loads, by requests at a time: 1,2,4")
+    parser.add_argument("--plays", type=int, default=10, help="requests of each load")
+    parser.add_argument(
+        "--seconds", type=int, default=6, choices=sorted(BY_SECONDS), help="length of the texts, about"
+    )
+    parser.add_argument(
+        "--first-sound", action="store_true", help="first sound of 3, 6 and 12 s, warm, one at a time"
+    )
+    parser.add_argument("--out", type=Path, help="file to which the JSON line is appended")
+    parser.add_argument("--note", default="", help="a word on the conditions, kept in the JSON line")
+    return parser.parse_args(argv)
+
+
+async def run(args: argparse.Namespace) -> Row:
+    """Start a studio if none is given, put the loads on it, and collect everything that was measured."""
+    report: Row = {**conditions(), "note": args.note}
+    if args.url:
+        return report | await measured(args, args.url)
+    async with service.started() as studio:
+        report |= {"page_s": round(studio.page_s, 2), "ready_s": round(studio.ready_s, 2)}
+        return report | await measured(args, studio.url)
+
+
+async def measured(args: argparse.Namespace, url: str) -> Row:
+    """All loads, one after the other, and the memory that the service holds after them."""
+    headers = {"Authorization": f"Bearer {args.api_key}"} if args.api_key else {}
+    limits = httpx.Limits(max_connections=None)
+    async with httpx.AsyncClient(
+        base_url=url, headers=headers, timeout=ANSWER_TIMEOUT_S, limits=limits
+    ) as client:
+        voices = (await client.get("/v1/audio/voices")).raise_for_status().json()["data"]
+        voice = next((v for v in voices if args.voice in (None, v["name"], v["id"])), None)
+        if voice is None:
+            raise SystemExit(f"no voice {args.voice}; there are: {', '.join(v['name'] for v in voices)}")
+        parts = _local_processes(url)
+        await closed_loop(
+            client, lines(voice["id"], args.seconds, 2, first_seed=9000), 1
+        )  # warm, not counted
+        rows = [await one_load(client, voice["id"], args.seconds, int(n), args.plays, parts)
+                for n in args.streams.split(",")]  # fmt: skip
+        found: Row = {"voice": voice["name"], "rows": rows}
+        if args.first_sound:
+            found["first_sound"] = [await one_load(client, voice["id"], seconds, 1, args.plays, parts)
+                                    for seconds in BY_SECONDS]  # fmt: skip
+    return found | {"memory_mb": service.memory_mb(parts)}
+
+
+async def one_load(
+    client: httpx.AsyncClient, voice: str, seconds: int, streams: int, plays: int, parts: dict[str, list]
+) -> Row:
+    """One row: so many plays, so many at a time, with the CPU seconds that each part used for a second of sound."""
+    before = service.cpu_s(parts)
+    load = await closed_loop(client, lines(voice, seconds, plays), streams)
+    for failure in load.failures:
+        print(f"failed: {failure}", file=sys.stderr)
+    figures = {"text_s": seconds, **row(streams, load.plays, len(load.failures), load.wall_s)}
+    return figures | {
+        f"cpu_{name}": round(used, 2) for name, used in _cpu_per_audio_s(load, before, parts).items()
+    }
+
+
+def _cpu_per_audio_s(load: Load, before: dict[str, float], parts: dict[str, list]) -> dict[str, float]:
+    audio_s = sum(play.audio_s for play in load.plays)
+    after = service.cpu_s(parts)
+    return {name: (after[name] - before[name]) / audio_s for name in parts} if audio_s else {}
+
+
+def lines(voice: str, seconds: int, count: int, first_seed: int = 1) -> list[Line]:
+    """So many requests of texts of about this length; seeds differ, so no two are the same."""
+    texts = BY_SECONDS[seconds]
+    return [Line(texts[n % len(texts)], voice, first_seed + n) for n in range(count)]
+
+
+def _local_processes(url: str) -> dict[str, list]:
+    where = urlsplit(url)
+    return service.processes(where.port or 80) if where.hostname in ("127.0.0.1", "localhost", "::1") else {}
+
+
+def show(report: Row) -> None:
+    """Conditions, tables, and the JSON line last."""
+    for name in (
+        "hardware",
+        "commit",
+        "vllm",
+        "torch",
+        "load_1m",
+        "note",
+        "page_s",
+        "ready_s",
+        "voice",
+        "memory_mb",
+    ):
+        if report.get(name) not in (None, ""):
+            print(f"{name}: {report[name]}")
+    for name in ("rows", "first_sound"):
+        if name in report:
+            print(f"\n{name}\n{table(report[name])}")  # type: ignore[arg-type]
+    print()
+    print(json.dumps(report))
+
+
+def main(argv: Sequence[str]) -> None:
+    args = arguments(argv)
+    report = asyncio.run(run(args))
+    show(report)
+    if args.out:
+        with args.out.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(report) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

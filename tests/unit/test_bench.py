@@ -1,0 +1,81 @@
+"""The bench's arithmetic: what a listener would have heard, and the figures of a load."""
+
+from __future__ import annotations
+
+import pytest
+
+from studio.bench.figures import Play, percentile, row, table
+from studio.bench.playback import Arrival, Heard, play
+
+
+def arrivals(*pairs: tuple[float, float]) -> list[Arrival]:
+    return [Arrival(at_s, audio_s) for at_s, audio_s in pairs]
+
+
+def test_sound_that_keeps_ahead_is_heard_from_the_first_chunk_without_a_gap() -> None:
+    heard = play(arrivals((0.5, 0.5), (0.9, 1.0), (1.9, 1.0)), prebuffer_s=0.0, ended_s=1.9)
+    assert heard == Heard(first_sound_s=0.5, underruns=0, dry_s=0.0)
+
+
+def test_play_begins_once_the_prebuffer_is_full() -> None:
+    assert play(arrivals((0.5, 0.5), (1.5, 1.0), (2.5, 1.0)), 1.2, 2.5).first_sound_s == 1.5
+
+
+def test_prebuffer_longer_than_the_whole_waits_for_the_end_only() -> None:
+    assert play(arrivals((0.5, 0.5), (0.8, 0.3)), 5.0, 1.1) == Heard(1.1, 0, 0.0)
+
+
+def test_late_sound_is_one_underrun_and_the_silence_before_it_goes_on() -> None:
+    # 0.5 s are played by 1.0; the next come at 1.4 and are as much as must be held after a gap
+    heard = play(arrivals((0.5, 0.5), (1.4, 1.0), (1.6, 1.0)), 0.0, 1.6)
+    assert (heard.underruns, pytest.approx(heard.dry_s)) == (1, 0.4)
+
+
+def test_after_a_gap_twice_the_prebuffer_is_held_before_it_goes_on() -> None:
+    # dry at 0.9; 0.3 s come at 1.0, but 0.8 must be held, which are there at 1.5
+    heard = play(arrivals((0.5, 0.4), (1.0, 0.3), (1.5, 0.5), (1.9, 0.5)), 0.4, 1.9)
+    assert (heard.underruns, pytest.approx(heard.dry_s)) == (1, 0.6)
+
+
+def test_gaps_are_counted_each() -> None:
+    heard = play(arrivals((0.0, 0.1), (1.0, 0.2), (2.0, 0.4), (3.0, 1.0)), 0.0, 3.0)
+    assert heard.underruns == 3
+
+
+@pytest.mark.parametrize(
+    "came",
+    [
+        arrivals((0.5, 0.5), (1.0, 0.5), (1.4, 0.5)),
+        arrivals((0.5, 0.5), (1.4, 1.0), (2.6, 1.0), (3.4, 1.0)),
+        arrivals((0.2, 1.0), (3.0, 0.5)),
+    ],
+)
+def test_least_prebuffer_leaves_no_gap_and_less_does(came: list[Arrival]) -> None:
+    ended_s = came[-1].at_s
+    least_s = Play(0.0, tuple(came), ended_s, 0.0).least_prebuffer_s()
+    assert play(came, least_s, ended_s).underruns == 0
+    assert least_s == 0 or play(came, least_s - 0.01, ended_s).underruns > 0
+
+
+def test_percentile_is_a_value_that_occurred() -> None:
+    values = [float(n) for n in range(1, 11)]
+    assert [percentile(values, share) for share in (0.5, 0.95, 0.99, 1.0)] == [5.0, 10.0, 10.0, 10.0]
+    assert percentile([3.0], 0.01) == 3.0
+
+
+def test_row_counts_sound_against_the_whole_loads_time() -> None:
+    smooth = Play(0.0, tuple(arrivals((0.5, 0.5), (0.8, 1.5))), 0.8, prebuffer_s=0.0)
+    broken = Play(0.0, tuple(arrivals((1.0, 0.5), (2.0, 1.5))), 2.0, prebuffer_s=0.5)
+    figures = row(2, [smooth, broken], failures=1, wall_s=2.0)
+    assert figures["audio_s_per_s"] == 2.0 and figures["clip_s"] == 2.0
+    assert (figures["ttfa_p50_ms"], figures["ttfa_p95_ms"]) == (500, 1000)
+    assert (figures["underruns"], figures["continuity"], figures["failures"]) == (1, 0.5, 1)
+    assert figures["rtf_p95"] == 1.0
+
+
+def test_load_that_failed_altogether_is_still_a_row() -> None:
+    assert row(4, [], failures=7, wall_s=1.0) == {"streams": 4, "plays": 0, "failures": 7}
+
+
+def test_table_has_a_dash_where_a_row_has_no_figure() -> None:
+    assert table([{"a": 1, "b": 22}, {"a": 333}]).split("\n") == ["  a   b", "  1  22", "333   -"]
