@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import soundfile
 
+from studio.api import web
+from studio.errors import VoiceNotFound
 from tests.api.conftest import clip_bytes, clip_samples
 
 
@@ -197,3 +199,24 @@ def test_deleting_a_voice_deletes_the_draft_it_was_made_from(service) -> None:
     save(service, clip_bytes())
     httpx.delete(f"{service.url}/v1/audio/voices/Bob")
     assert httpx.get(f"{service.url}/v1/audio/voices/{draft['id']}/clip").status_code == 404
+
+
+def test_old_drafts_go_while_the_service_runs_and_their_prompts_with_them(
+    start_service, tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(web, "SWEEP_S", 0.01)
+    service = start_service()
+    draft = save(service, clip_bytes(), name=None).json()["id"]
+    spoken = {"input": "hi you", "voice": draft, "response_format": "pcm"}
+    assert httpx.post(f"{service.url}/v1/audio/speech", json=spoken).status_code == 200
+    assert list(tmp_path.glob("prompts/*/*.safetensors")) and service.store.find(draft)
+    service.store._now = lambda: 2e10  # in the year 2603
+
+    def gone() -> bool:
+        try:
+            return not service.store.find(draft)
+        except VoiceNotFound:
+            return True
+
+    service.until(gone)
+    assert not list(tmp_path.glob("prompts/*/*.safetensors"))
