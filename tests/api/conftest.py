@@ -140,6 +140,7 @@ def serve(
     app = build_web(engine, store, prompts, settings, ServedModel("fake-model"))
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
+    listener.listen()
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1))
     loops: list[asyncio.AbstractEventLoop] = []
 
