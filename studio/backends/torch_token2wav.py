@@ -42,7 +42,7 @@ def load_token2wav(
         flow_file, hift_file = _weight_file(folder, "flow"), _weight_file(folder, "hift")
         flow = Flow.from_file(flow_file, _estimator_head_dim(folder), flow_steps)
         hift = Hift.from_state(weights.read_tensors(hift_file), str(hift_file))
-    except weights.CheckpointError as error:
+    except weights.WeightsError as error:
         raise _as_studio_error(error, folder) from error
     return TorchToken2Wav(flow, hift, device=device, voice_cache=voice_cache)
 
@@ -92,7 +92,7 @@ async def _setup(settings: dict[str, Any], report: Report) -> Service:
     )
     try:
         encoder = OnnxPromptEncoder(folder, threads=threads)
-    except weights.CheckpointError as error:
+    except weights.WeightsError as error:
         raise _as_studio_error(error, folder) from error
     report("stage.warming", 0.8)
     stepping = ThreadPoolExecutor(1, "token2wav")

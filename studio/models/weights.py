@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 
-class CheckpointError(Exception):
-    """A checkpoint file cannot be read, or its tensors do not fit the model."""
+class WeightsError(Exception):
+    """A file of weights cannot be read, or its tensors do not fit the model; workers tell it as a CheckpointError."""
 
 
 def read_tensors(path: str | Path) -> dict[str, Tensor]:
@@ -21,17 +21,17 @@ def read_tensors(path: str | Path) -> dict[str, Tensor]:
 
     Args:    path: a `.safetensors` file, or a `.pt` file that holds one flat dictionary of tensors.
     Returns: tensors on the CPU by the names in the file; floating ones are float32.
-    Raises:  CheckpointError if the file is absent, unreadable, or holds anything but tensors.
+    Raises:  WeightsError if the file is absent, unreadable, or holds anything but tensors.
     """
     path = Path(path)
     if not path.is_file():
-        raise CheckpointError(f"{path}: no such checkpoint file")
+        raise WeightsError(f"{path}: no such checkpoint file")
     try:
         stored = _read_safetensors(path) if path.suffix == ".safetensors" else _read_pickled(path)
-    except CheckpointError:
+    except WeightsError:
         raise
     except Exception as error:  # torch and safetensors raise many unrelated types for a damaged file
-        raise CheckpointError(f"{path}: cannot be read as a checkpoint ({error})") from error
+        raise WeightsError(f"{path}: cannot be read as a checkpoint ({error})") from error
     return {name: _widened(tensor) for name, tensor in stored.items()}
 
 
@@ -41,18 +41,18 @@ def load_strictly(module: nn.Module, tensors: Mapping[str, Tensor], source: str)
     Args:    module: what is filled; its parameters keep their memory layout, device and dtype.
              tensors: by the module's own names.
              source: where the tensors come from, for the message.
-    Raises:  CheckpointError that names the first key (in alphabetical order) that does not fit;
+    Raises:  WeightsError that names the first key (in alphabetical order) that does not fit;
              the module is then untouched.
     """
     wanted = module.state_dict()
     for name in sorted(wanted.keys() | tensors.keys()):
         if name not in tensors:
-            raise CheckpointError(f"{source}: {name} is missing, shape {list(wanted[name].shape)} expected")
+            raise WeightsError(f"{source}: {name} is missing, shape {list(wanted[name].shape)} expected")
         if name not in wanted:
-            raise CheckpointError(f"{source}: {name} {list(tensors[name].shape)} is not known to the model")
+            raise WeightsError(f"{source}: {name} {list(tensors[name].shape)} is not known to the model")
         if tensors[name].shape != wanted[name].shape:
             found, expected = list(tensors[name].shape), list(wanted[name].shape)
-            raise CheckpointError(f"{source}: {name} has shape {found}, {expected} expected")
+            raise WeightsError(f"{source}: {name} has shape {found}, {expected} expected")
     with torch.no_grad():
         for name, target in wanted.items():
             target.copy_(tensors[name])
@@ -68,10 +68,10 @@ def _read_pickled(path: Path) -> dict[str, Tensor]:
     # weights_only keeps a downloaded file from running code of its own while it is read
     stored = torch.load(path, map_location="cpu", weights_only=True)
     if not isinstance(stored, dict):
-        raise CheckpointError(f"{path}: holds a {type(stored).__name__}, not a dictionary of tensors")
+        raise WeightsError(f"{path}: holds a {type(stored).__name__}, not a dictionary of tensors")
     for name, tensor in stored.items():
         if not isinstance(name, str) or not isinstance(tensor, Tensor):
-            raise CheckpointError(f"{path}: {name!r} is a {type(tensor).__name__}, not a tensor")
+            raise WeightsError(f"{path}: {name!r} is a {type(tensor).__name__}, not a tensor")
     return stored
 
 

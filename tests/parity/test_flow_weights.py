@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import save_file
 
 from studio.models.flow import Flow, FlowConfig
-from studio.models.weights import CheckpointError, read_tensors
+from studio.models.weights import WeightsError, read_tensors
 
 
 @pytest.fixture
@@ -63,31 +63,31 @@ def test_state_of_a_flow_in_training_is_fit_for_safetensors(tensors, tmp_path):
 
 def test_missing_unknown_and_misshapen_tensors_are_named(tensors):
     first = "decoder.estimator.final_proj.bias"
-    with pytest.raises(CheckpointError, match=rf"flow: {first} is missing, shape \[80\] expected"):
+    with pytest.raises(WeightsError, match=rf"flow: {first} is missing, shape \[80\] expected"):
         Flow.from_tensors({key: tensor for key, tensor in tensors.items() if key != first}, 32)
-    with pytest.raises(CheckpointError, match=r"flow: encoder.extra \[2\] is not known"):
+    with pytest.raises(WeightsError, match=r"flow: encoder.extra \[2\] is not known"):
         Flow.from_tensors(tensors | {"encoder.extra": torch.zeros(2), "later.extra": torch.zeros(2)}, 32)
-    with pytest.raises(CheckpointError, match=rf"{first} has shape \[81\], \[80\] expected"):
+    with pytest.raises(WeightsError, match=rf"{first} has shape \[81\], \[80\] expected"):
         Flow.from_tensors(tensors | {first: torch.zeros(81)}, 32)
-    with pytest.raises(CheckpointError, match=r"input_embedding.weight is missing, so this is no flow"):
+    with pytest.raises(WeightsError, match=r"input_embedding.weight is missing, so this is no flow"):
         Flow.from_tensors({key: tensor for key, tensor in tensors.items() if "embedding" not in key}, 32)
-    with pytest.raises(CheckpointError, match="width 128 is no multiple of the head width 48"):
+    with pytest.raises(WeightsError, match="width 128 is no multiple of the head width 48"):
         Flow.from_tensors(tensors, 48)
 
 
 def test_files_that_are_no_checkpoint_are_refused(tmp_path):
-    with pytest.raises(CheckpointError, match="no such checkpoint file"):
+    with pytest.raises(WeightsError, match="no such checkpoint file"):
         read_tensors(tmp_path / "absent.pt")
     (tmp_path / "broken.pt").write_bytes(b"not a checkpoint")
     (tmp_path / "broken.safetensors").write_bytes(b"not a checkpoint")
     for name in ("broken.pt", "broken.safetensors"):
-        with pytest.raises(CheckpointError, match=f"{name}: cannot be read"):
+        with pytest.raises(WeightsError, match=f"{name}: cannot be read"):
             read_tensors(tmp_path / name)
     torch.save([1, 2], tmp_path / "list.pt")
-    with pytest.raises(CheckpointError, match="holds a list, not a dictionary"):
+    with pytest.raises(WeightsError, match="holds a list, not a dictionary"):
         read_tensors(tmp_path / "list.pt")
     torch.save({"step": 3}, tmp_path / "step.pt")
-    with pytest.raises(CheckpointError, match="'step' is a int, not a tensor"):
+    with pytest.raises(WeightsError, match="'step' is a int, not a tensor"):
         read_tensors(tmp_path / "step.pt")
 
 

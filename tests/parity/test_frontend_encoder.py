@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 from studio.errors import UnusablePromptSpeech
 from studio.models.prompt import features
 from studio.models.prompt.encoder import SPEAKER_FILE, TOKENIZER_FILE, OnnxPromptEncoder
-from studio.models.weights import CheckpointError
+from studio.models.weights import WeightsError
 
 
 def write_model(path: Path, nodes: list, inputs: list, outputs: list, constants: dict) -> None:
@@ -107,14 +107,14 @@ def test_clip_outside_the_contract_is_refused(folder, samples, rate_hz, key):
 
 def test_missing_damaged_or_foreign_models_are_named(folder):
     (folder / SPEAKER_FILE).rename(folder / "kept")
-    with pytest.raises(CheckpointError, match=r"campplus\.onnx: no such"):
+    with pytest.raises(WeightsError, match=r"campplus\.onnx: no such"):
         OnnxPromptEncoder(folder)
     (folder / SPEAKER_FILE).write_bytes(b"not onnx")
-    with pytest.raises(CheckpointError, match=r"campplus\.onnx: cannot be loaded"):
+    with pytest.raises(WeightsError, match=r"campplus\.onnx: cannot be loaded"):
         OnnxPromptEncoder(folder)
     write_tokenizer(folder / SPEAKER_FILE)
-    with pytest.raises(CheckpointError, match="has 2 inputs, 1 expected"):
+    with pytest.raises(WeightsError, match="has 2 inputs, 1 expected"):
         OnnxPromptEncoder(folder)
     write_speaker(folder / SPEAKER_FILE, width=256)
-    with pytest.raises(CheckpointError, match="not 192 finite"):
+    with pytest.raises(WeightsError, match="not 192 finite"):
         OnnxPromptEncoder(folder).encode(clip(2.0, 16_000), 16_000, "")

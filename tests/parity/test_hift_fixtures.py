@@ -15,7 +15,7 @@ sys.path.insert(0, str(FIXTURES))
 from compare import check, inputs, outputs  # noqa: E402
 from make_weights import fill  # noqa: E402
 
-from studio.models.weights import CheckpointError  # noqa: E402
+from studio.models.weights import WeightsError  # noqa: E402
 
 
 def synthetic_state(size: str) -> dict[str, torch.Tensor]:
@@ -122,11 +122,11 @@ def test_sizes_are_read_from_the_tensors():
 
 def test_a_missing_or_foreign_tensor_is_refused():
     state = synthetic_state("mini")
-    with pytest.raises(CheckpointError, match=r"conv_post\.bias is missing"):
+    with pytest.raises(WeightsError, match=r"conv_post\.bias is missing"):
         Hift.from_state({k: v for k, v in state.items() if k != "conv_post.bias"})
-    with pytest.raises(CheckpointError, match="not a HiFT vocoder"):
+    with pytest.raises(WeightsError, match="not a HiFT vocoder"):
         Hift.from_state({"stranger": torch.zeros(1)})
-    with pytest.raises(CheckpointError, match="stranger"):
+    with pytest.raises(WeightsError, match="stranger"):
         Hift.from_state(state | {"stranger": torch.zeros(1)})
 
 

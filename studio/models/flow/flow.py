@@ -57,7 +57,7 @@ class Flow(nn.Module):
     ) -> Flow:
         """Build the flow that fits a checkpoint's tensors, laid out for inference.
 
-        Raises:  CheckpointError naming the first key that does not fit.
+        Raises:  WeightsError naming the first key that does not fit.
         """
         flow = cls(FlowConfig.from_tensors(tensors, estimator_head_dim), steps)
         load_strictly(flow, tensors, source)
@@ -68,7 +68,7 @@ class Flow(nn.Module):
     def from_file(cls, path: str | Path, estimator_head_dim: int = 64, steps: int = FLOW_STEPS) -> Flow:
         """Build the flow of a `.pt` or `.safetensors` file.
 
-        Raises:  CheckpointError if the file cannot be read or does not fit.
+        Raises:  WeightsError if the file cannot be read or does not fit.
         """
         return cls.from_tensors(read_tensors(path), estimator_head_dim, str(path), steps)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from studio.models.weights import CheckpointError
+from studio.models.weights import WeightsError
 
 MEL_BINS = 80
 FRAMES_PER_TOKEN = 2
@@ -49,16 +49,14 @@ class FlowConfig:
 
         Args:    tensors: by the names of `flow.pt`.
                  estimator_head_dim: width of one attention head; not visible in any shape, 64 officially.
-        Raises:  CheckpointError if a tensor needed for this is missing, or the head width does not divide.
+        Raises:  WeightsError if a tensor needed for this is missing, or the head width does not divide.
         """
         down = "decoder.estimator.down_blocks.0."
         if any(name.startswith("decoder.estimator.down_blocks.1.") for name in tensors):
-            raise CheckpointError(
-                "decoder.estimator.down_blocks.1: only one down block is known to this flow"
-            )
+            raise WeightsError("decoder.estimator.down_blocks.1: only one down block is known to this flow")
         attention_width, channels = _shape(tensors, down + "1.0.attn1.to_q.weight")
         if attention_width % estimator_head_dim:
-            raise CheckpointError(
+            raise WeightsError(
                 f"{down}1.0.attn1.to_q.weight: width {attention_width} is no multiple of the head width "
                 f"{estimator_head_dim}"
             )
@@ -82,7 +80,7 @@ class FlowConfig:
 
 def _shape(tensors: Mapping[str, Tensor], name: str) -> tuple[int, ...]:
     if name not in tensors:
-        raise CheckpointError(f"{name} is missing, so this is no flow checkpoint")
+        raise WeightsError(f"{name} is missing, so this is no flow checkpoint")
     return tuple(tensors[name].shape)
 
 

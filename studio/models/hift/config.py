@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from studio.models.weights import CheckpointError
+from studio.models.weights import WeightsError
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +69,12 @@ class HiftConfig:
     def from_state(cls, state: Mapping[str, Tensor], source: str = "hift") -> "HiftConfig":
         """Read the sizes from a state with canonical names (`checkpoint.canonical_names`).
 
-        Raises:  CheckpointError if a tensor that tells a size is missing.
+        Raises:  WeightsError if a tensor that tells a size is missing.
         """
         try:
             return cls._read(state)
         except (KeyError, ZeroDivisionError) as error:
-            raise CheckpointError(f"{source}: not a HiFT vocoder, {error} is missing") from error
+            raise WeightsError(f"{source}: not a HiFT vocoder, {error} is missing") from error
 
     @classmethod
     def _read(cls, state: Mapping[str, Tensor]) -> "HiftConfig":

@@ -12,7 +12,7 @@ import torch
 
 from studio.errors import UnusablePromptSpeech
 from studio.models.prompt import features
-from studio.models.weights import CheckpointError
+from studio.models.weights import WeightsError
 from studio.speech import (
     MEL_FRAMES_PER_TOKEN,
     PROMPT_MAX_S,
@@ -39,7 +39,7 @@ class OnnxPromptEncoder:
     """
 
     def __init__(self, folder: Path | str, *, threads: int = 1, providers: tuple[str, ...] = ()) -> None:
-        """Raises:  CheckpointError if a file is missing, cannot be loaded, or has other inputs."""
+        """Raises:  WeightsError if a file is missing, cannot be loaded, or has other inputs."""
         self._speaker = _Model(Path(folder) / SPEAKER_FILE, 1, threads, providers)
         self._tokenizer = _Model(Path(folder) / TOKENIZER_FILE, 2, threads, providers)
 
@@ -49,7 +49,7 @@ class OnnxPromptEncoder:
 
         Args:    samples: float32 [n] mono, at most 30 s, at 16 kHz or more.
         Raises:  UnusablePromptSpeech if the clip is too short, too long, too slow or not finite;
-                 CheckpointError if a model answers with something else than ids and a [192] vector.
+                 WeightsError if a model answers with something else than ids and a [192] vector.
         """
         _check_clip(samples, sample_rate_hz)
         clip = torch.from_numpy(np.ascontiguousarray(samples, dtype=np.float32))
@@ -66,14 +66,14 @@ class OnnxPromptEncoder:
         answer = self._tokenizer.run(whisper, np.array([whisper.shape[2]], np.int32))
         if not np.issubdtype(answer.dtype, np.integer) or answer.size == 0 or answer.min() < 0:
             found = f"{answer.dtype} {list(answer.shape)}"
-            raise CheckpointError(f"{TOKENIZER_FILE}: gave {found}, not speech tokens")
+            raise WeightsError(f"{TOKENIZER_FILE}: gave {found}, not speech tokens")
         return answer.reshape(-1).astype(np.int32)
 
     def _speaker_embedding(self, at_16k: torch.Tensor) -> Float32:
         answer = self._speaker.run(features.speaker_features(at_16k)[None].numpy())
         if answer.size != SPEAKER_DIM or not np.isfinite(answer).all():
             found = list(answer.shape)
-            raise CheckpointError(f"{SPEAKER_FILE}: gave {found}, not {SPEAKER_DIM} finite values")
+            raise WeightsError(f"{SPEAKER_FILE}: gave {found}, not {SPEAKER_DIM} finite values")
         return answer.reshape(-1).astype(np.float32)
 
 
@@ -82,7 +82,7 @@ class _Model:
 
     def __init__(self, path: Path, inputs: int, threads: int, providers: tuple[str, ...]) -> None:
         if not path.is_file():
-            raise CheckpointError(f"{path}: no such checkpoint file")
+            raise WeightsError(f"{path}: no such checkpoint file")
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
         # waiting threads would otherwise spin on cores that the speech LM needs
@@ -92,10 +92,10 @@ class _Model:
             self._session = onnxruntime.InferenceSession(
                 str(path), options, providers=list(providers) or ["CPUExecutionProvider"])
         except Exception as error:  # onnxruntime has no base class for what a damaged file raises
-            raise CheckpointError(f"{path}: cannot be loaded ({error})") from error
+            raise WeightsError(f"{path}: cannot be loaded ({error})") from error
         self._names = [i.name for i in self._session.get_inputs()]
         if len(self._names) != inputs:
-            raise CheckpointError(f"{path}: has {len(self._names)} inputs, {inputs} expected")
+            raise WeightsError(f"{path}: has {len(self._names)} inputs, {inputs} expected")
         logger.debug("loaded %s", path.name)
 
     def run(self, *arrays: np.ndarray) -> np.ndarray:
