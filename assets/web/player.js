@@ -114,8 +114,8 @@ export class Player {
   finish(state, message = "") {
     this.abort = null;
     if (state === "done") this.played = this.total;
-    if (this.total) {
-      const link = this.part("download");
+    const link = this.part("download");
+    if (this.total && link.hidden) {   // once a take: a stopped replay is no new one
       link.href = URL.createObjectURL(wavBlob(this.samples, this.total, RATE));
       link.hidden = false;
       this.part("replay").hidden = false;

@@ -16,7 +16,12 @@ export async function openSink(base, prebufferMs, on) {
   const prebufferSamples = Math.round((prebufferMs / 1000) * RATE);
   if (!audio.audioWorklet) return new BufferSink(audio, prebufferSamples, on);
   workletReady ??= audio.audioWorklet.addModule(new URL("web/worklet.js", base));
-  await workletReady;
+  try {
+    await workletReady;
+  } catch (error) {
+    workletReady = null;            // a network fault must not spoil every later play
+    throw error;
+  }
   return new WorkletSink(audio, prebufferSamples, on);
 }
 

@@ -85,7 +85,7 @@ class TextFrontend:
         self.segments("One, two. 一，二。")
 
     def _unreadable_word(self, text: str) -> str | None:
-        """The first word in a script that the spoken front end has no sounds for; raw text goes to the model as it is."""
+        """The first word in a script that the spoken front end has no sounds for; raw text goes to the model."""
         if self._kind == "raw":
             return None
         return next((word[:40] for word in text.split() if any(map(_is_foreign_letter, word))), None)
