@@ -76,8 +76,8 @@ class WholeView:
         return windows(padded, taps)
 
     def attend(self, qkv: Tensor, slot: int) -> Tensor:
-        heads_first = (part.transpose(1, 2) for part in qkv.unbind(2))
-        return F.scaled_dot_product_attention(*heads_first, attn_mask=self.visible).transpose(1, 2).flatten(2)
+        q, k, v = (part.transpose(1, 2) for part in qkv.unbind(2))
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=self.visible).transpose(1, 2).flatten(2)
 
     def attend_relative(self, layer: RelativeHeads, qkv: Tensor) -> Tensor:
         query, key, value = qkv.unbind(2)

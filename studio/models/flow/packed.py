@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from studio.models.flow.history import Edges, History
@@ -138,6 +139,8 @@ def mix(query: Tensor, parts: Sequence[tuple[Tensor, Tensor]], bias: Tensor | No
              before they are scaled, or None.
     Returns: [G, H, T, D]
     """
+    if bias is None and len(parts) == 1 and parts[0][0].dtype == query.dtype:
+        return F.scaled_dot_product_attention(query, *parts[0])
     scale = 1 / math.sqrt(query.shape[-1])
     flat = query.flatten(0, 1)
     keys = [key.to(query.dtype).flatten(0, 1).transpose(1, 2) for key, _ in parts]

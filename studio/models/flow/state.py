@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor
 
 from studio.models.flow.history import Edges, History, HistoryShape
+from studio.models.flow.layers import CausalConv
 from studio.models.flow.sizes import BLOCK_TOKENS, FRAMES_PER_TOKEN
 
 if TYPE_CHECKING:
@@ -34,7 +36,9 @@ class FrozenRate:
     edges: tuple[Tensor, ...]
 
     def opened(self) -> Rate:
-        return Rate(History(self.shape, self.kept), list(self.edges))
+        on_cpu = self.shape.device.type == "cpu"
+        history = (History.after_copy if on_cpu else History)(self.shape, self.kept)
+        return Rate(history, list(self.edges))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +112,9 @@ def empty_rates(flow: Flow, storage: torch.dtype) -> tuple[FrozenRate, FrozenRat
     """The start of a stream without any past: at token rate, at frame rate, and in the solve."""
     config, device, encoder = flow.config, flow.device, flow.encoder
 
-    def rate(steps, layers, lanes, heads, head_dim, convolutions) -> FrozenRate:
+    def rate(
+        steps: int, layers: int, lanes: int, heads: int, head_dim: int, convolutions: Sequence[CausalConv]
+    ) -> FrozenRate:
         shape = HistoryShape(steps, layers, lanes, heads, head_dim, storage, device)
         kept = torch.empty(steps, layers, 2, lanes, heads, 0, head_dim, dtype=storage, device=device)
         edges = [
