@@ -65,6 +65,11 @@ class TorchToken2Wav:
         self._steps = self._rows_stepped = 0
         self._step_seconds = self._audio_seconds = 0.0
 
+    @property
+    def flow_steps(self) -> int:
+        """Euler steps of a solve."""
+        return self._flow.steps
+
     def prepare(self, voice: VoicePrompt) -> bool:
         """Compute a few blocks of a voice's prompt ahead of `open`; gives whether the voice is ready now."""
         return self._voices.prepare(voice, TURN_BLOCKS if self._rows else TURN_BLOCKS_ALONE)

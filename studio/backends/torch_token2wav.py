@@ -97,7 +97,12 @@ async def _setup(settings: dict[str, Any], report: Report) -> Service:
     report("stage.warming", 0.8)
     stepping = ThreadPoolExecutor(1, "token2wav")
     await asyncio.get_running_loop().run_in_executor(stepping, token2wav.warm_up)
-    facts = {"device": device, "threads": threads, "start_s": round(time.monotonic() - began_s, 2)}
+    facts = {
+        "device": device,
+        "threads": threads,
+        "flow_steps": token2wav.flow_steps,
+        "start_s": round(time.monotonic() - began_s, 2),
+    }
     return Service(_handlers(token2wav, encoder, stepping), facts=facts)
 
 

@@ -28,7 +28,8 @@ COMMAND = [sys.executable, "-m", "studio.backends.torch_token2wav"]
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def worker(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[WorkerProcess]:
     folder = write_token2wav(tmp_path_factory.mktemp("checkpoint"))
-    made = WorkerProcess(COMMAND, "token2wav", {"model_dir": str(folder), "device": "cpu", "token2wav_threads": 1})
+    settings = {"model_dir": str(folder), "device": "cpu", "token2wav_threads": 1, "flow_steps": 4}
+    made = WorkerProcess(COMMAND, "token2wav", settings)
     await made.start()
     await made.wait_ready()
     yield made
@@ -39,8 +40,22 @@ def final(row_id: str, tokens: int) -> RowStep:
     return RowStep(row_id, np.arange(tokens, dtype=np.int32), np.zeros(0, np.int32), True)
 
 
+async def test_setting_of_the_flows_steps_reaches_the_flow(worker: WorkerProcess) -> None:
+    assert worker.state.facts["flow_steps"] == 4
+
+
+async def test_voice_prepared_ahead_is_there_when_its_row_is_opened(worker: WorkerProcess) -> None:
+    token2wav = Token2WavClient(worker)
+    cached = (await token2wav.stats()).voices_cached
+    await token2wav.prepare(voice_prompt("early"))
+    await token2wav.open("early", voice_prompt("early"), 0)
+    (result,) = await token2wav.step([final("early", 3)])
+    assert result.samples is not None and (await token2wav.stats()).voices_cached == cached + 1
+
+
 async def test_rows_are_opened_stepped_and_dropped_over_the_pipe(worker: WorkerProcess) -> None:
     token2wav = Token2WavClient(worker)
+    cached = (await token2wav.stats()).voices_cached
     assert await token2wav.open("a", voice_prompt("anna"), 0) > 0
     await token2wav.open("b", voice_prompt("ben"), 0)
     first, second = await token2wav.step([final("a", 10), final("never opened", 5)])
@@ -50,7 +65,7 @@ async def test_rows_are_opened_stepped_and_dropped_over_the_pipe(worker: WorkerP
     await token2wav.open("c", voice_prompt("ben"), 0)  # answered in order, so the drop is done by then
     await token2wav.step([final("c", 1)])
     stats = await token2wav.stats()
-    assert (stats.rows_open, stats.voices_cached) == (0, 2)
+    assert (stats.rows_open, stats.voices_cached) == (0, cached + 2)
 
 
 async def test_clip_is_encoded_while_rows_are_stepped(worker: WorkerProcess) -> None:
