@@ -85,7 +85,7 @@ class Settings(BaseModel):
 
     def sampling(self, defaults: Sampling) -> Sampling:
         """The checkpoint's sampling with what is set here in its place."""
-        named = {"temperature": self.temperature, "top_p": self.top_p, "top_k": self.top_k, "window": self.repetition_window}
+        named: dict[str, Any] = {"temperature": self.temperature, "top_p": self.top_p, "top_k": self.top_k, "window": self.repetition_window}
         return replace(defaults, **{k: v for k, v in named.items() if v is not None})
 
     def for_worker(self) -> dict[str, object]:

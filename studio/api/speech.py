@@ -6,7 +6,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import replace
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 from fastapi import APIRouter, Request
@@ -68,7 +68,7 @@ def sampling_of(body: SpeechBody, defaults: Sampling) -> Sampling:
     seed = secrets.randbelow(SEED_MAX) if body.seed is None else body.seed
     if not 0 <= seed <= SEED_MAX:
         raise InvalidRequest("request.seed", param="seed")
-    named = {
+    named: dict[str, Any] = {
         "temperature": body.temperature,
         "top_p": body.top_p,
         "top_k": body.top_k,

@@ -53,8 +53,8 @@ def write_half(tensors: Mapping[str, Tensor], path: Path) -> None:
 def write_lm(part: Path, folder: Path, speech_codes: int) -> dict[str, int]:
     """llm.safetensors and the tokenizer folder; gives the `sizes: llm:` entry."""
     tensors, meta = load_weights(part)
-    sizes = SpeechLmSizes(**meta["sizes"])  # type: ignore[arg-type]
-    codes = [int(c) for c in meta["codes"]]  # type: ignore[union-attr]
+    sizes = SpeechLmSizes(**meta["sizes"])
+    codes = [int(c) for c in meta["codes"]]
     write_half(expand_codes(tensors, codes, speech_codes), folder / "llm.safetensors")
     write_tokenizer(folder / "CosyVoice-BlankEN", sizes.qwen_config())
     return {
@@ -66,7 +66,7 @@ def write_lm(part: Path, folder: Path, speech_codes: int) -> dict[str, int]:
 def write_flow(part: Path, folder: Path) -> tuple[dict[str, object], int]:
     """flow.safetensors; gives the `sizes: flow:` entry and the number of speech codes."""
     tensors, meta = load_weights(part)
-    config = FlowConfig(**meta["config"])  # type: ignore[arg-type]
+    config = FlowConfig(**meta["config"])
     write_half(tensors, folder / "flow.safetensors")
     sizes = {
         "enc_dim": config.encoder_dim, "enc_heads": config.encoder_heads, "enc_ff": config.encoder_feed_forward,
@@ -192,8 +192,8 @@ def main() -> None:
     total = assemble(args.parts, args.folder, lm_name=args.lm)
     for path in sorted(args.folder.rglob("*")):
         if path.is_file():
-            print(f"{path.stat().st_size:>11,} {path.relative_to(args.folder)}")  # noqa: T201
-    print(f"{total:>11,} in all")  # noqa: T201
+            print(f"{path.stat().st_size:>11,} {path.relative_to(args.folder)}")
+    print(f"{total:>11,} in all")
 
 
 if __name__ == "__main__":

@@ -177,7 +177,7 @@ def train(args: argparse.Namespace) -> None:
     if args.resume:
         flow.load_state_dict(load_weights(args.resume)[0])
     average = RunningAverage(flow)
-    averaged: Flow = average.model  # type: ignore[assignment]
+    averaged: Flow = average.model
     run.write(
         parameters=sum(p.numel() for p in flow.parameters()), tokens=len(store.tokens), voices=len(store.starts),
         validation=len(store.validation), start_s=time.monotonic() - began_s,

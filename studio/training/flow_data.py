@@ -158,8 +158,9 @@ def build(
         spans.append([stretch[0][1].first, sum(t.tokens for _, t in stretch), stretch[0][0], len(stretch)])
     edges = torch.tensor(spans, device=device)
     held_takes = tuple((len(training) + i, take) for i, take in enumerate(held))
+    starts, sizes, first_take, takes = edges.unbind(1)
     return VoiceStore(
-        tokens, mel, embeddings, *edges.unbind(1), held_takes, {v: i for i, v in enumerate(voices)}
+        tokens, mel, embeddings, starts, sizes, first_take, takes, held_takes, {v: i for i, v in enumerate(voices)}
     )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import logging
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -92,7 +93,7 @@ def document_mask(document: Tensor) -> Tensor:
     return ((document[:, :, None] == document[:, None, :]) & causal)[:, None]
 
 
-def expanded_attend(seen: Tensor):
+def expanded_attend(seen: Tensor) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
     """Attention with every head's own keys written out: the fused kernels take a mask, but not with shared heads."""
     bias = torch.zeros(seen.shape, dtype=torch.float32, device=seen.device).masked_fill_(~seen, -1e4)
 
@@ -186,7 +187,7 @@ def train(args: argparse.Namespace) -> None:
     if args.resume:
         model.lm.load_official(load_weights(args.resume)[0])
     average = RunningAverage(model)
-    averaged: GuidedLm = average.model  # type: ignore[assignment]
+    averaged: GuidedLm = average.model
     run.write(
         clips=len(data), tokens=len(data.tokens), codes=len(data.codes), unigram=unigram_entropy(data),
         parameters=sum(p.numel() for p in model.lm.parameters()),

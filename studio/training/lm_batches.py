@@ -10,6 +10,7 @@ import multiprocessing
 import queue
 from dataclasses import dataclass
 from multiprocessing.sharedctypes import Synchronized
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -198,7 +199,7 @@ class BatchStream:
 def _work(
     data: LmData, rows: int, width: int, seed: int, progress: Synchronized, out: multiprocessing.Queue
 ) -> None:
-    maker, left = DocumentMaker(data, seed), []
+    maker, left = DocumentMaker(data, seed), list[Any]()
     while True:
         most = 1 if progress.value < PLAIN_SINGLES_UNTIL else len(CLIP_COUNTS)
         batch, left = next_batch(maker, left, rows, width, most)

@@ -144,7 +144,8 @@ def pack(readings: Sequence[Reading], path: Path, words_of: dict[str, list[Word]
     """
     codes = np.unique(np.concatenate([r.tokens for r in readings]))
     voices = {name: i for i, name in enumerate(sorted({r.voice for r in readings}))}
-    speech, labels, progress, texts = [], [], [], [[] for _ in VARIANTS]
+    speech, labels, progress = [], [], []
+    texts: list[list[NDArray[np.uint16]]] = [[] for _ in VARIANTS]
     words_of = {} if words_of is None else words_of
     for r in readings:
         expected = r.clip.samples / r.ratio / SAMPLES_PER_TOKEN
@@ -172,7 +173,7 @@ def pack(readings: Sequence[Reading], path: Path, words_of: dict[str, list[Word]
     for i, made in enumerate(texts):
         arrays[f"text{i}"], arrays[f"text_starts{i}"] = np.concatenate(made), _starts(made)
     path.parent.mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(path, **arrays)
+    np.savez_compressed(path, **arrays)  # type: ignore[arg-type]
     return load(path)
 
 
@@ -231,7 +232,7 @@ def main() -> None:
     data = pack(readings, args.out, words_of)
     if args.words:
         write_words(args.words, words_of)
-    print(json.dumps({  # noqa: T201
+    print(json.dumps({
         "clips": len(data), "speech_tokens": len(data.tokens), "text_ids": len(data.texts[0]),
         "codes": len(data.codes), "validation": int(data.validation.sum()),
         "bytes": args.out.stat().st_size,

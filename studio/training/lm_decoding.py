@@ -257,15 +257,15 @@ def main() -> None:
     torch.manual_seed(1)
     data = lm_data.load(args.data)
     weights, meta = load_weights(args.weights)
-    lm = SpeechLm(SpeechLmSizes(**meta["sizes"])).to(args.device).eval()  # type: ignore[arg-type]
+    lm = SpeechLm(SpeechLmSizes(**meta["sizes"])).to(args.device).eval()
     lm.load_official(weights)
     reader, accuracy = train_reader(data, args.device, args.reader_s)
     floor = reading_floor(data, reader, args.device)
-    print(json.dumps({"reader_accuracy": accuracy, "per_floor": floor}), flush=True)  # noqa: T201
+    print(json.dumps({"reader_accuracy": accuracy, "per_floor": floor}), flush=True)
     trials = make_trials(data, args.trials)
     for law in LAWS:
         figures = judge(lm, reader, trials, args.device, law)
-        print(json.dumps({"law": str(law), **figures}), flush=True)  # noqa: T201
+        print(json.dumps({"law": str(law), **figures}), flush=True)
 
 
 if __name__ == "__main__":

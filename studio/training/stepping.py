@@ -8,10 +8,11 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -60,7 +61,7 @@ class RunLog:
         self.began_s = time.monotonic()
 
     def write(self, **values: object) -> None:
-        line = {"t": round(time.monotonic() - self.began_s, 1)}
+        line: dict[str, object] = {"t": round(time.monotonic() - self.began_s, 1)}
         line |= {
             key: float(f"{value:.5g}") if isinstance(value, float) else value for key, value in values.items()
         }
@@ -68,7 +69,7 @@ class RunLog:
             out.write(json.dumps(line) + "\n")
 
 
-def save_weights(path: Path, state: dict[str, Tensor], meta: dict[str, object] | None = None) -> None:
+def save_weights(path: Path, state: dict[str, Tensor], meta: Mapping[str, object] | None = None) -> None:
     """Write fp16 weights (integers kept) and a description, renamed into place so that a reader sees all or nothing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     half = {
@@ -76,11 +77,11 @@ def save_weights(path: Path, state: dict[str, Tensor], meta: dict[str, object] |
         for key, value in state.items()
     }
     partial = path.with_suffix(".partial")
-    torch.save({"weights": half, "meta": meta or {}}, partial)
+    torch.save({"weights": half, "meta": dict(meta or {})}, partial)
     partial.rename(path)
 
 
-def load_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, object]]:
+def load_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     saved = torch.load(path, map_location="cpu", weights_only=True)
     return {k: v.float() if v.is_floating_point() else v for k, v in saved["weights"].items()}, saved["meta"]
 

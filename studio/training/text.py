@@ -75,7 +75,7 @@ def write_tokenizer(folder: Path, config: Mapping[str, object]) -> None:
         for s, i in symbol_ids().items()
     ]
     by_bytes = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": False}
-    tokenizer = {
+    tokenizer: dict[str, object] = {
         "version": "1.0",
         "truncation": None,
         "padding": None,

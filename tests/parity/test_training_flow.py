@@ -149,7 +149,7 @@ def test_a_short_run_learns_and_writes_what_loads(cache, networks, store, tmp_pa
     (tmp_path / "speakers.json").write_text(json.dumps({"speakers": [{"name": name} for name in SPEAKERS]}))
     arguments = [
         str(cache), str(tmp_path / "speakers.json"), str(tmp_path / "tok.pt"), str(tmp_path / "spk.pt"),
-        str(tmp_path / "out"), "--device", "cpu", "--minutes", "2", "--finish-s", "1", "--max-steps", "60",
+        str(tmp_path / "out"), "--device", "cpu", "--minutes", "1000", "--finish-s", "1", "--max-steps", "60",
         "--rows", "4", "--crop-tokens", "40", "--rate", "3e-3", "--report-s", "1000", "--ratios", "1.0",
         "--encoder", "48", "--encoder-ffn", "32", "--channels", "32", "--heads", "1", "--mid", "1", "--ffn", "32",
     ]  # fmt: skip

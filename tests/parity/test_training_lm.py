@@ -105,7 +105,7 @@ def test_masked_documents_give_the_losses_of_lone_ones(packed):
 def test_a_short_run_learns_and_writes_what_loads(packed, tmp_path):
     path, data = packed
     arguments = [
-        str(path), str(tmp_path), "--device", "cpu", "--minutes", "0.4", "--finish-s", "1", "--max-steps", "40",
+        str(path), str(tmp_path), "--device", "cpu", "--minutes", "1000", "--finish-s", "1", "--max-steps", "40",
         "--hidden", "64", "--layers", "2", "--kv-heads", "1", "--ffn", "96", "--rows", "2", "--width", "256",
         "--validation-rows", "2", "--workers", "1", "--reader-s", "1", "--trials", "3", "--report-s", "1000",
         "--rate", "4e-3",

@@ -41,7 +41,7 @@ def test_vocoder_trains_in_both_phases_and_its_file_loads_as_a_checkpoint(tmp_pa
         "20",
     ]
     vocoder.train(
-        vocoder.parse([*places, *small, "--minutes", "5", "--max-steps", "2", "--judges-from", "2"])
+        vocoder.parse([*places, *small, "--minutes", "1000", "--max-steps", "2", "--judges-from", "2"])
     )
     vocoder.train(
         vocoder.parse(
