@@ -12,7 +12,7 @@ import pytest
 
 from tests.real_studio import RealStudio
 
-FOLDERS = ("unit", "parity", "api", "engine", "browser", "load")
+FOLDERS = ("unit", "parity", "engine", "api", "browser", "load")
 TESTS = Path(__file__).parent
 
 

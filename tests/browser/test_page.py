@@ -8,7 +8,7 @@ from importlib import resources
 import pytest
 from playwright.sync_api import Route, expect
 
-from tests.browser.conftest import DESKTOP, PHONE, OpenPage
+from tests.browser.conftest import PHONE, OpenPage
 from tests.browser.studio_page import PROMPTS, StudioPage
 
 AXE = (resources.files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
@@ -60,16 +60,15 @@ def test_page_begins_with_a_starter_of_its_language(page: StudioPage) -> None:
 
 
 @pytest.mark.parametrize("locale", ["en-US", "zh-CN"])
-@pytest.mark.parametrize("viewport", [PHONE, DESKTOP], ids=["phone", "desktop"])
-def test_nothing_is_wider_than_the_screen(open_page: OpenPage, locale: str, viewport: dict[str, int]) -> None:
-    page = open_page(locale=locale, viewport=viewport, theme="dark")
+def test_nothing_is_wider_than_a_phone(open_page: OpenPage, locale: str) -> None:
+    page = open_page(locale=locale, viewport=PHONE, theme="dark")
     assert "dark" in page.page.locator("body").get_attribute("class").split()
     width = "document.documentElement.scrollWidth"
-    assert page.page.evaluate(width) <= viewport["width"]
+    assert page.page.evaluate(width) <= PHONE["width"]
     page.open_clone()
     page.ask("")
     expect(page.error_at("text")).to_be_visible()
-    assert page.page.evaluate(width) <= viewport["width"]
+    assert page.page.evaluate(width) <= PHONE["width"]
 
 
 def test_keyboard_alone_speaks_and_stops(page: StudioPage) -> None:

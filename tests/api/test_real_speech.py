@@ -1,0 +1,91 @@
+"""The service on the real engine with the embedded voice, as OpenAI's client meets it."""
+
+from __future__ import annotations
+
+import io
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import numpy as np
+import openai
+import pytest
+import soundfile
+
+from tests.real_studio import ROOT, RealStudio
+
+CLIP = ROOT / "tests" / "fixtures" / "prompts" / "am_onyx_en.flac"
+TRANSCRIPT = "Every spring my neighbor plants sunflowers along the wooden fence behind her house."
+SAMPLES_PER_TOKEN = 960
+
+
+@pytest.fixture
+def client(studio: RealStudio) -> openai.OpenAI:
+    return openai.OpenAI(base_url=f"{studio.url}/v1", api_key="any", max_retries=0, timeout=240)
+
+
+def speak(client: openai.OpenAI, text: str, voice: str = "Clara", seed: int = 1) -> np.ndarray:
+    """Samples of a streamed reply, float32 at 24 kHz."""
+    asked = client.audio.speech.with_streaming_response.create(
+        model="any", voice=voice, input=text, response_format="pcm", extra_body={"seed": seed}
+    )
+    with asked as reply:
+        data = b"".join(reply.iter_bytes())
+    return np.frombuffer(data, "<i2").astype(np.float32) / 32768
+
+
+def test_speech_is_whole_tokens_and_sounds(client: openai.OpenAI) -> None:
+    samples = speak(client, "The weather is fine today.")
+    assert len(samples) > 24000 and len(samples) % SAMPLES_PER_TOKEN == 0
+    assert np.abs(samples).max() > 0.05 and np.isfinite(samples).all()
+
+
+def test_wav_and_pcm_of_one_seed_are_the_same_sound(client: openai.OpenAI) -> None:
+    text = "Once in each format."
+    file = client.audio.speech.create(
+        model="any", voice="Clara", input=text, response_format="wav", extra_body={"seed": 1}
+    ).content
+    samples, rate_hz = soundfile.read(io.BytesIO(file), dtype="float32")
+    assert rate_hz == 24000
+    np.testing.assert_allclose(samples, speak(client, text), atol=1e-3)
+
+
+def test_posted_voice_speaks_by_name_and_by_id(client: openai.OpenAI, studio: RealStudio) -> None:
+    form = {"name": "Oskar", "ref_text": TRANSCRIPT, "consent": "synthetic"}
+    with CLIP.open("rb") as clip:
+        made = httpx.post(
+            f"{studio.url}/v1/audio/voices", data=form, files={"audio_sample": clip}, timeout=60
+        ).json()
+    try:
+        named, by_id = (speak(client, "Good evening.", voice) for voice in ("Oskar", made["id"]))
+        np.testing.assert_allclose(named, by_id, atol=1e-3)
+    finally:
+        httpx.delete(f"{studio.url}/v1/audio/voices/Oskar")
+
+
+def test_requests_at_once_each_come_to_their_end(client: openai.OpenAI, studio: RealStudio) -> None:
+    texts = ("Short.", "This one is somewhat longer than that.", "你好，世界。")
+    with ThreadPoolExecutor(len(texts)) as pool:
+        sounds = list(pool.map(lambda text: speak(client, text), texts))
+    assert all(len(samples) and len(samples) % SAMPLES_PER_TOKEN == 0 for samples in sounds)
+    assert len(sounds[1]) > len(sounds[0])
+    studio.wait_idle()
+
+
+def test_listener_who_leaves_gives_everything_back(client: openai.OpenAI, studio: RealStudio) -> None:
+    long = "The old lighthouse keeper climbed the narrow stairs every evening. " * 8
+    with client.audio.speech.with_streaming_response.create(
+        model="any", voice="Clara", input=long, response_format="pcm"
+    ) as reply:
+        chunks = reply.iter_bytes()
+        next(chunks)
+        assert studio.metric("studio_requests_running") == 1
+    studio.wait_idle()
+
+
+def test_bad_requests_are_refused_before_any_work(client: openai.OpenAI, studio: RealStudio) -> None:
+    before = studio.metric("studio_kv_cache_usage_ratio")
+    with pytest.raises(openai.BadRequestError, match="no text to speak"):
+        speak(client, " ")
+    with pytest.raises(openai.NotFoundError, match="no voice named"):
+        speak(client, "Hello.", "Nobody")
+    assert studio.metric("studio_kv_cache_usage_ratio") == before == 0
