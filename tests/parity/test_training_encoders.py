@@ -22,7 +22,7 @@ COMMON = [
     "--device",
     "cpu",
     "--minutes",
-    "5",
+    "1000",
     "--max-steps",
     "3",
     "--capacity-tokens",
