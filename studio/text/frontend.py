@@ -6,17 +6,16 @@ import unicodedata
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
 
 from tokenizers import Tokenizer
 
+from studio.checkpoint import FrontendKind
 from studio.errors import InvalidRequest
 from studio.speech import Segment
 from studio.text import normalize as normalizing
 from studio.text.segment import SegmentLimits, cut
 from studio.text.tokenize import load_tokenizer, text_ids
 
-FrontendKind = Literal["raw", "spoken"]
 CACHED_TEXTS = 32
 
 
@@ -100,7 +99,9 @@ class TextFrontend:
 def _is_foreign_letter(character: str) -> bool:
     """A letter that is neither Latin nor Chinese, such as Cyrillic, kana or Arabic."""
     name = unicodedata.name(character, "") if character.isalpha() else "LATIN"
-    return not name.startswith(("LATIN", "CJK", "FULLWIDTH LATIN", "MODIFIER", "FEMININE", "MASCULINE", "MICRO"))
+    return not name.startswith(
+        ("LATIN", "CJK", "FULLWIDTH LATIN", "MODIFIER", "FEMININE", "MASCULINE", "MICRO")
+    )
 
 
 def _full_stop(text: str) -> str:
