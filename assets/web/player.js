@@ -14,7 +14,7 @@ export class Player {
   }
 
   reset() {
-    Object.assign(this, { samples: [], total: 0, played: 0, underruns: 0, firstMs: null, seed: null, sink: null, abort: null });
+    Object.assign(this, { samples: [], total: 0, played: 0, underruns: 0, firstMs: null, seed: null, sink: null, abort: null, marked: [] });
     const link = this.part("download");
     if (link.href) URL.revokeObjectURL(link.href);
     link.removeAttribute("href");
@@ -44,7 +44,13 @@ export class Player {
     this.draw();
   }
 
-  draw() { drawWave(this.part("wave"), this.samples, this.total, this.played); }
+  draw() { drawWave(this.part("wave"), this.samples, this.total, this.played, this.marked); }
+
+  // Where a check of the take found something: [{ start_s, end_s, severity: "amber" | "red" }]; a new take has none.
+  marks(found) {
+    this.marked = found;
+    this.draw();
+  }
 
   // body: the JSON of POST /v1/audio/speech; prepare: work before it that gives more of the body (a clip becomes a voice);
   // refused(error): shows an error at its field and says whether it could, so that it is not told twice.

@@ -1,5 +1,7 @@
-// The waveform: peaks of what has come, the played part in the accent colour.
-export function drawWave(canvas, chunks, total, played) {
+import { RATE } from "./sink.js";
+
+// The waveform: peaks of what has come, the played part in the accent colour, what a check found behind it.
+export function drawWave(canvas, chunks, total, played, marks = []) {
   const scale = window.devicePixelRatio || 1;
   const width = Math.round(canvas.clientWidth * scale);
   const height = Math.round(canvas.clientHeight * scale);
@@ -11,6 +13,11 @@ export function drawWave(canvas, chunks, total, played) {
   draw.fillStyle = style.getPropertyValue("--wave-idle") || "#999";
   if (!total) { draw.fillRect(0, height / 2, width, scale); return; }
   const bar = 3 * scale, gap = scale, bars = Math.floor(width / (bar + gap));
+  for (const { start_s, end_s, severity } of marks) {
+    const left = ((start_s * RATE) / total) * width;
+    draw.fillStyle = style.getPropertyValue(`--mark-${severity}`);
+    draw.fillRect(left, 0, Math.max(bar, (((end_s - start_s) * RATE) / total) * width), height);
+  }
   const peaks = peaksOf(chunks, total, bars);
   for (let i = 0; i < bars; i++) {
     const tall = Math.max(scale, peaks[i] * height * 0.95);

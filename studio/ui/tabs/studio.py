@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import gradio as gr
 
@@ -11,7 +10,9 @@ from studio.library.prompts import VoicePrompts
 from studio.library.store import VoiceStore
 from studio.messages import catalogue
 from studio.ui.scripts import mount_script
-from studio.ui.tabs.events import TabEvents
+from studio.ui.tabs.clone import Clone, clone_panel, wire_clone
+from studio.ui.tabs.events import QUIET, TabEvents, error_place
+from studio.ui.tabs.keep import Keep, keep_part, wire_keep
 
 EXAMPLES = ("example.1", "example.2", "example.3", "example.4")
 PLAYER_TEMPLATE = (
@@ -29,7 +30,6 @@ SAMPLE_TEMPLATE = (
     "<div class='sample' data-state='empty'><span id='sample-label' data-say='field.sample'></span>"
     "<audio controls preload='metadata' aria-labelledby='sample-label'></audio></div>"
 )
-ERROR_TEMPLATE = "<p class='field-error' data-part='error' role='alert' hidden></p>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +37,12 @@ class Source:
     """The fields of the left column: where the voice comes from."""
 
     pick: gr.Tab
-    clone: gr.Tab
+    own: gr.Tab
     voice: gr.Dropdown
     details: gr.Markdown
     delete: gr.Button
-    clip: gr.Audio
-    verdict: gr.Markdown
-    use_best: gr.Button
-    transcript: gr.Textbox
-    name: gr.Textbox
-    consent: gr.Checkbox
-    keep: gr.Button
-    kept: gr.Markdown
+    clone: Clone
+    keep: Keep
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +64,9 @@ def studio_tab(i18n: gr.I18n, store: VoiceStore, prompts: VoicePrompts) -> None:
         with gr.Column(scale=3, min_width=320):
             speech = speech_column(i18n)
     wire_source(source, TabEvents(store, prompts))
+    wire_clone(source.clone)
+    wire_keep(source.keep, source.clone.clip, source.clone.transcript, source.voice, store)
     wire_speech(source, speech)
-
-
-def error_place(field: str) -> gr.HTML:
-    """Where the sentence about a field appears, right under it."""
-    return gr.HTML(
-        html_template=ERROR_TEMPLATE,
-        elem_id=f"error-{field}",
-        elem_classes="field-error-place",
-        padding=False,
-    )
 
 
 def source_column(i18n: gr.I18n) -> Source:
@@ -98,32 +84,10 @@ def source_column(i18n: gr.I18n) -> Source:
             delete = gr.Button(
                 i18n("button.delete"), size="sm", variant="secondary", elem_id="delete-voice", visible=False
             )
-        with gr.Tab(i18n("tab.clone"), id="clone") as clone:
-            clip = gr.Audio(
-                sources=["upload", "microphone"],
-                type="filepath",
-                label=i18n("field.clip"),
-                elem_id="clip",
-                buttons=[],
-            )
-            verdict = gr.Markdown("", elem_id="verdict")
-            use_best = gr.Button(i18n("button.best_part"), size="sm", visible=False, elem_id="use-best")
-            error_place("clip")
-            transcript = gr.Textbox(
-                label=i18n("field.transcript"),
-                placeholder=i18n("field.transcript_hint"),
-                lines=2,
-                elem_id="transcript",
-            )
-            error_place("transcript")
-            with gr.Accordion(i18n("page.keep"), open=True, elem_id="keep-voice"):
-                name = gr.Textbox(label=i18n("field.name"), max_lines=1, elem_id="name", max_length=64)
-                consent = gr.Checkbox(label=i18n("field.consent"), elem_id="consent")
-                keep = gr.Button(i18n("button.keep"), elem_id="keep")
-                kept = gr.Markdown("", elem_id="kept")
-    return Source(
-        pick, clone, voice, details, delete, clip, verdict, use_best, transcript, name, consent, keep, kept
-    )
+        with gr.Tab(i18n("tab.clone"), id="clone") as own:
+            clone = clone_panel(i18n)
+            keep = keep_part(i18n)
+    return Source(pick, own, voice, details, delete, clone, keep)
 
 
 def speech_column(i18n: gr.I18n) -> Speech:
@@ -158,31 +122,25 @@ def speech_column(i18n: gr.I18n) -> Speech:
 
 
 def wire_source(source: Source, on: TabEvents) -> None:
-    quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
     context = gr.context.Context.root_block
     assert context is not None
-    context.load(on.load, None, source.voice, **quiet)  # which changes it, and so shows the voice
-    source.voice.change(on.voice, source.voice, [source.details, source.delete], **quiet)
+    context.load(on.load, None, source.voice, **QUIET)  # which changes it, and so shows the voice
+    source.voice.change(on.voice, source.voice, [source.details, source.delete], **QUIET)
     # The page may have the voice before it has its script, which then looks here.
     show = "(id) => { window.studioVoice = id; window.studio?.showSample(id); }"
     source.voice.change(None, source.voice, None, js=show)
-    source.clip.change(on.clip, source.clip, [source.verdict, source.use_best], **quiet)
-    source.clip.change(None, None, None, js="() => { window.studio.forgive('clip'); }")
-    source.use_best.click(on.best_part, source.clip, source.clip, **quiet)
-    wanted = [source.clip, source.transcript, source.name, source.consent]
-    source.keep.click(on.keep, wanted, [source.kept, source.voice], **quiet)
-    source.delete.click(on.delete, source.voice, source.voice, **quiet)
+    source.delete.click(on.delete, source.voice, source.voice, **QUIET)
 
 
 def wire_speech(source: Source, speech: Speech) -> None:
     chosen = gr.Textbox("pick", visible="hidden", elem_id="source-value")
     source.pick.select(None, None, chosen, js="() => 'pick'")
-    source.clone.select(None, None, chosen, js="() => 'clip'")
+    source.own.select(None, None, chosen, js="() => 'clip'")
     for example in speech.examples:
         example.click(
             None, example, speech.text, js="(sentence) => { window.studio.forgive('text'); return sentence; }"
         )
-    wanted = [speech.text, chosen, source.voice, source.clip, source.transcript, speech.seed]
+    wanted = [speech.text, chosen, source.voice, source.clone.clip, source.clone.transcript, speech.seed]
     play = "(...fields) => { window.studio.speak(...fields); }"
     speech.speak.click(None, wanted, None, js=play)
     speech.text.submit(None, wanted, None, js=play)
