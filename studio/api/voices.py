@@ -1,25 +1,52 @@
-"""GET, POST and DELETE /v1/audio/voices: the library, in the shape that Open WebUI and vLLM-Omni's clients read."""
+"""/v1/audio/voices: the library, in the shape that Open WebUI and vLLM-Omni's clients read, with all that is ours."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, File, Form, Request, UploadFile
 from fastapi.responses import Response
+from pydantic import BaseModel, ConfigDict
 
 from studio.audio.check import usable_clip
 from studio.audio.decode import ReferenceClip
 from studio.audio.encode import encode_file
 from studio.errors import ClientError, ClipTooLarge, InvalidRequest
 from studio.library.prompts import VoicePrompts
-from studio.library.store import Voice, VoiceStore, check_name, check_transcript, is_unicode
+from studio.library.store import BIN_LIFE_S, VoiceStore
+from studio.library.voice import Voice, check_name, check_transcript, is_unicode
 from studio.settings import Settings
+
+FIELD_NAMES = {"ref_text": "transcript"}
+"""Clients' word for a field, where it is not ours."""
+
+
+class VoiceEdit(BaseModel):
+    """What may be written about a voice; fields that are left out stay as they are."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str | None = None
+    ref_text: str | None = None
+    language: str | None = None
+    details: str | None = None
+    tags: list[str] | None = None
+    notes: str | None = None
+    audition: str | None = None
+    defaults: dict[str, Any] | None = None
+
+    def written(self) -> dict[str, Any]:
+        """By our names, as the library judges them."""
+        given = self.model_dump(exclude_unset=True)
+        if missing := [name for name, value in given.items() if value is None]:
+            raise InvalidRequest("request.field_missing", param=missing[0], field=missing[0])
+        return {FIELD_NAMES.get(name, name): value for name, value in given.items()}
 
 
 def wire(voice: Voice) -> dict[str, object]:
     """A voice as clients see it; never its clip's place on disk."""
-    return {
+    found: dict[str, object] = {
         "id": voice.id,
         "name": voice.name,
         "origin": voice.origin,
@@ -28,7 +55,16 @@ def wire(voice: Voice) -> dict[str, object]:
         "details": voice.details,
         "clip_seconds": round(voice.clip_s, 2),
         "created_at": int(voice.created_s),
+        "tags": list(voice.tags),
+        "notes": voice.notes,
+        "audition": voice.audition,
+        "defaults": dict(voice.defaults),
+        "pitch": voice.pitch,
+        "blend": [{"name": part.name, "weight": part.weight} for part in voice.parts],
     }
+    if voice.deleted_s is not None:
+        found["restore_until"] = int(voice.deleted_s + BIN_LIFE_S)
+    return found
 
 
 async def read_clip(upload: UploadFile, settings: Settings) -> ReferenceClip:
@@ -66,7 +102,7 @@ async def text_fields(request: Request) -> dict[str, str]:
 
 
 def sweep_drafts(store: VoiceStore, prompts: VoicePrompts) -> None:
-    """Forget drafts that are old or too many, with what was stored of them."""
+    """Forget drafts that are old or too many, and voices deleted a day ago, with what was stored of them."""
     for voice in store.forget_drafts():
         prompts.forget(voice)
 
@@ -75,8 +111,11 @@ def voices_router(store: VoiceStore, prompts: VoicePrompts, settings: Settings) 
     router = APIRouter()
 
     @router.get("/v1/audio/voices")
-    async def list_voices() -> dict[str, object]:
-        voices = store.all()
+    async def list_voices(q: str = "", tag: str = "", deleted: bool = False) -> dict[str, object]:
+        """All voices, or those in which every word of q occurs, with this tag; deleted: those that can come back."""
+        voices = [v for v in (store.discarded() if deleted else store.all()) if v.matches(q)]
+        if tag:
+            voices = [v for v in voices if tag.casefold() in (t.casefold() for t in v.tags)]
         return {"voices": [v.name for v in voices], "data": [wire(v) for v in voices]}
 
     @router.post("/v1/audio/voices")
@@ -125,10 +164,34 @@ def voices_router(store: VoiceStore, prompts: VoicePrompts, settings: Settings) 
         await text_fields(request)
         return wire(store.keep(voice, name, check_consent(consent)[:400]))
 
+    @router.post("/v1/audio/voices/{voice}/restore")
+    async def restore_voice(voice: str) -> dict[str, object]:
+        """Take back the deletion of a voice, by its id; where its name was given away it gets a number."""
+        return wire(store.restore(voice))
+
+    @router.get("/v1/audio/voices/{voice:path}")
+    async def read_voice(voice: str) -> dict[str, object]:
+        return wire(store.find(voice))
+
+    @router.patch("/v1/audio/voices/{voice:path}")
+    async def edit_voice(voice: str, edit: VoiceEdit) -> dict[str, object]:
+        """Change what is written about a voice: what is sent, nothing else."""
+        try:
+            return wire(store.edit(voice, **edit.written()))
+        except ClientError as error:
+            ours = {ours: theirs for theirs, ours in FIELD_NAMES.items()}
+            error.param = ours.get(error.param or "", error.param)
+            raise
+
     @router.delete("/v1/audio/voices/{voice:path}")
-    async def delete_voice(voice: str) -> dict[str, object]:
-        gone = store.delete(voice)
-        prompts.forget(gone)
-        return {"id": gone.id, "name": gone.name, "deleted": True}
+    async def delete_voice(voice: str, forever: bool = False) -> dict[str, object]:
+        """Delete a voice; for a day it can be restored, unless it is deleted for good. Blends made of it stay."""
+        if forever:
+            gone = store.delete(voice)
+            prompts.forget(gone)
+        else:
+            gone = store.discard(voice)
+        still_in = [blend.name for blend in store.blends_of(gone)]
+        return {**wire(gone), "deleted": True, "still_in": still_in}
 
     return router

@@ -8,16 +8,20 @@ import hashlib
 import os
 import uuid
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
+from studio.audio.pitch import shift_pitch
 from studio.errors import StudioError, VoiceNotFound
-from studio.library.store import Voice, VoiceStore
+from studio.library.blend import blend
+from studio.library.store import VoiceStore
+from studio.library.voice import Source, Voice
 from studio.protocols import PromptEncoder
-from studio.speech import VoicePrompt
+from studio.speech import Float32, VoicePrompt
 
 EXPECTED_VOICES = 4
 MAX_ENCODES = 1
@@ -55,54 +59,70 @@ class VoicePrompts:
         self._preparing: set[asyncio.Task[None]] = set()
 
     def key(self, voice: Voice) -> str:
-        """Equal for equal clip, transcript and models."""
-        return hashlib.sha256(
-            "\0".join((self._fingerprint, voice.clip, voice.transcript)).encode()
-        ).hexdigest()[:32]
+        """Equal for equal clips, transcripts, shares and models."""
+        mixed = [
+            f"{s.clip} {s.transcript} {p.weight}"
+            for s, p in zip(voice.part_sources, voice.parts, strict=True)
+        ]
+        return _digest(self._key(voice.source), *mixed) if mixed else self._key(voice.source)
+
+    def _key(self, source: Source) -> str:
+        moved = [str(source.pitch)] if source.pitch else []
+        return _digest(self._fingerprint, source.clip, source.transcript, *moved)
 
     async def of(self, voice: Voice) -> VoicePrompt:
         """The voice's prompt. Raises UnusablePromptSpeech, EngineNotReady or EngineDead if it cannot be encoded."""
-        name = _file_name(voice)
+        prompt = await self._of_source(voice.source)
+        if not voice.parts:
+            return prompt
+        parts = [await self._of_source(source) for source in voice.part_sources]
+        mixed = blend([p.speaker_embedding for p in parts], [p.weight for p in voice.parts])
+        return replace(prompt, key=self.key(voice), speaker_embedding=mixed)
+
+    async def _of_source(self, source: Source) -> VoicePrompt:
+        name = _file_name(source)
         if (prompt := self._memory.get(name)) is not None:
             self._remember(name, prompt)
             return prompt
         making = self._making.get(name)
         if making is None:
-            making = asyncio.create_task(self._make(name, voice))
+            making = asyncio.create_task(self._make(name, source))
             self._making[name] = making
             making.add_done_callback(partial(self._made, name))
         # Whoever leaves does not end it for the others.
         return await asyncio.shield(making)
 
-    async def _make(self, name: str, voice: Voice) -> VoicePrompt:
-        key = self.key(voice)
-        prompt = await asyncio.to_thread(self._read, name, key, voice.transcript)
+    async def _make(self, name: str, source: Source) -> VoicePrompt:
+        prompt = await asyncio.to_thread(self._read, name, source)
         if prompt is None:
             async with self._encodes:
-                if not self._is_used(voice):  # deleted while it waited, and its clip with it
-                    raise VoiceNotFound(
-                        "voice.not_found", param="voice", voice=voice.name or voice.id, known="-"
-                    )
-                samples, rate_hz = await asyncio.to_thread(self._store.clip_samples, voice)
-                made = await self._encoder.encode(samples, rate_hz, voice.transcript)
-            prompt = VoicePrompt(key, voice.transcript, made.speech_tokens, made.mel, made.speaker_embedding)
+                if not self._is_used(source):  # deleted while it waited, and its clip with it
+                    raise VoiceNotFound("voice.gone", param="voice")
+                samples, rate_hz = await asyncio.to_thread(self._samples, source)
+                made = await self._encoder.encode(samples, rate_hz, source.transcript)
+            prompt = replace(made, key=self._key(source), prompt_text=source.transcript)
             partial_file = self._folder / f"{name}.{uuid.uuid4().hex}.part"
             await asyncio.to_thread(_write, partial_file, prompt)
-            if not self._is_used(voice):  # deleted meanwhile; who asked still gets it
+            if not self._is_used(source):  # deleted meanwhile; who asked still gets it
                 partial_file.unlink()
                 return prompt
             os.replace(partial_file, self._folder / name)
-        if self._is_used(voice):
+        if self._is_used(source):
             self._remember(name, prompt)
         return prompt
+
+    def _samples(self, source: Source) -> tuple[Float32, int]:
+        """The clip as the encoder gets it: moved in pitch, its length kept."""
+        samples, rate_hz = self._store.clips.samples(source.clip)
+        return shift_pitch(samples, rate_hz, source.pitch)
 
     def _made(self, name: str, task: asyncio.Task[VoicePrompt]) -> None:
         del self._making[name]
         if not task.cancelled():
             task.exception()  # seen by whoever waits; if nobody does, asyncio need not complain
 
-    def _is_used(self, voice: Voice) -> bool:
-        return voice.transcript in self._store.transcripts_of(voice.clip)
+    def _is_used(self, source: Source) -> bool:
+        return source in self._store.sources_of(source.clip)
 
     def _remember(self, name: str, prompt: VoicePrompt) -> None:
         self._memory.pop(name, None)
@@ -136,22 +156,22 @@ class VoicePrompts:
                 await self._prepare(prompt)
 
     def forget(self, voice: Voice) -> None:
-        """Drop every stored prompt of a deleted voice's clip, of all models, but for what other voices use."""
+        """Drop every stored prompt of a deleted voice's clips, of all models, but for what other voices use."""
         self._expected = [v for v in self._expected if v.id != voice.id]
-        used = {_name_of(voice.clip, text) for text in self._store.transcripts_of(voice.clip)}
-        for name in [n for n in self._memory if n.startswith(voice.clip) and n not in used]:
-            del self._memory[name]
-        for file in self._all_folders.glob(f"*/{voice.clip}-*.safetensors"):
-            if file.name not in used:
-                file.unlink(missing_ok=True)
+        for clip in {voice.clip, *(part.clip for part in voice.parts)}:
+            used = {_file_name(source) for source in self._store.sources_of(clip)}
+            for name in [n for n in self._memory if n.startswith(clip) and n not in used]:
+                del self._memory[name]
+            for file in self._all_folders.glob(f"*/{clip}-*.safetensors"):
+                if file.name not in used:
+                    file.unlink(missing_ok=True)
 
-    def _read(self, name: str, key: str, transcript: str) -> VoicePrompt | None:
+    def _read(self, name: str, source: Source) -> VoicePrompt | None:
         file = self._folder / name
         try:
-            tensors = load_file(file)
-            return VoicePrompt(
-                key, transcript, tensors["speech_tokens"], tensors["mel"], tensors["speaker_embedding"]
-            )
+            found = load_file(file)
+            tensors = (found["speech_tokens"], found["mel"], found["speaker_embedding"])
+            return VoicePrompt(self._key(source), source.transcript, *tensors)
         except FileNotFoundError:
             return None
         except (SafetensorError, KeyError, ValueError):
@@ -160,13 +180,15 @@ class VoicePrompts:
             return None
 
 
-def _file_name(voice: Voice) -> str:
-    return _name_of(voice.clip, voice.transcript)
+def _digest(*words: str) -> str:
+    return hashlib.sha256("\0".join(words).encode()).hexdigest()[:32]
 
 
-def _name_of(clip: str, transcript: str) -> str:
+def _file_name(source: Source) -> str:
     """The file of a prompt in its models' folder; begins with the clip, so that all of a clip's can be found."""
-    return f"{clip}-{hashlib.sha256(transcript.encode()).hexdigest()[:16]}.safetensors"
+    moved = f" {source.pitch}" if source.pitch else ""
+    text = hashlib.sha256((source.transcript + moved).encode()).hexdigest()[:16]
+    return f"{source.clip}-{text}.safetensors"
 
 
 def _write(file: Path, prompt: VoicePrompt) -> None:

@@ -1,105 +1,50 @@
-"""Voices in SQLite and clips in files named by content hash. Does not encode, decode or judge sound."""
+"""The table of voices and the folder of their clips. Does not encode, decode or judge sound."""
 
 from __future__ import annotations
 
-import hashlib
-import io
-import os
-import re
+import json
 import sqlite3
 import time
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-import soundfile
-
+from studio.database import open_database
 from studio.errors import ClientError, InvalidRequest, VoiceConflict, VoiceNotFound
+from studio.library.clips import ClipFiles
+from studio.library.voice import (
+    NAME_MAX_CHARS,
+    Part,
+    Source,
+    Voice,
+    check_fields,
+    check_name,
+    is_unicode,
+    parts_as_json,
+)
 from studio.speech import Float32
-from studio.text.normalize import clean, only_marks
 
-NAME_MAX_CHARS = 64
-TRANSCRIPT_MAX_CHARS = 800
-TRANSCRIPT_MAX_CJK_CHARS = 400
-"""A sign of Chinese, Japanese or Korean is a syllable or more: about twice the tokens of a letter."""
 DRAFT_LIFE_S = 24 * 3600
+BIN_LIFE_S = 24 * 3600
+"""For so long a deleted voice can be restored."""
 MAX_DRAFTS = 200
-_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]")
-SCHEMA_VERSION = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Voice:
-    """A library entry; a draft has no name. clip_s: seconds of its clip; created_s: Unix time."""
-
-    id: str
-    name: str | None
-    origin: str
-    transcript: str
-    language: str
-    consent: str
-    details: str
-    clip: str
-    clip_s: float
-    created_s: float
-
-
-COLUMNS = ", ".join(Voice.__slots__)
-
-
-def check_transcript(text: str) -> str:
-    """The stripped transcript; cloning by this model needs one."""
-    text = text.strip()
-    limit = TRANSCRIPT_MAX_CJK_CHARS if _CJK.search(text) else TRANSCRIPT_MAX_CHARS
-    if len(text) > limit:
-        raise InvalidRequest("transcript.too_long", param="ref_text", characters=len(text), limit=limit)
-    if not is_unicode(text):
-        raise InvalidRequest("text.not_unicode", param="ref_text", field="ref_text")
-    if only_marks(clean(text)):
-        raise InvalidRequest("transcript.missing", param="ref_text")
-    return text
-
-
-def check_name(name: str) -> str:
-    """The name with single blanks between its words."""
-    name = " ".join(name.split())
-    if not name:
-        raise InvalidRequest("voice.name_missing", param="name")
-    if len(name) > NAME_MAX_CHARS or not name.isprintable():
-        raise InvalidRequest("voice.name_bad", param="name", limit=NAME_MAX_CHARS)
-    return name
-
-
-def is_unicode(text: str) -> bool:
-    """False for halves of surrogate pairs, which JSON can carry but neither SQLite nor UTF-8 takes."""
-    return not any("\ud800" <= sign <= "\udfff" for sign in text)
+NAMES = tuple(f.name for f in fields(Voice))
+COLUMNS = ", ".join(NAMES)
+USES_CLIP = (
+    "(clip = :clip OR EXISTS (SELECT 1 FROM json_each(parts) WHERE json_extract(value, '$.clip') = :clip))"
+)
 
 
 class VoiceStore:
-    """The table of voices and the folder of clips; owns one SQLite connection, which may be used from any thread."""
+    """Owns one SQLite connection, which may be used from any thread; every change is one statement."""
 
     def __init__(self, folder: Path, max_voices: int = 1000, now: Callable[[], float] = time.time) -> None:
-        self._clips = folder / "clips"
-        self._clips.mkdir(parents=True, exist_ok=True)
+        self.clips = ClipFiles(folder / "clips")
         self._max_voices = max_voices
         self._now = now
-        # SQLite is built serialised (sqlite3.threadsafety 3), and every change here is one statement.
-        self._db = sqlite3.connect(folder / "voices.sqlite", isolation_level=None, check_same_thread=False)
-        self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.execute("PRAGMA busy_timeout = 5000")
-        self._migrate()
-
-    def _migrate(self) -> None:
-        version = self._db.execute("PRAGMA user_version").fetchone()[0]
-        if version > SCHEMA_VERSION:
-            raise RuntimeError(
-                f"the voice library has schema {version}, this studio knows {SCHEMA_VERSION}; update the studio"
-            )
-        if version == 0:
-            schema = Path(__file__).with_name("schema.sql").read_text(encoding="utf-8")
-            self._db.executescript(f"BEGIN; {schema}; PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
+        self._db = open_database(folder / "voices.sqlite", Path(__file__).with_name("schema"))
 
     def close(self) -> None:
         self._db.close()
@@ -112,75 +57,94 @@ class VoiceStore:
         *,
         name: str | None = None,
         origin: str = "user",
-        language: str = "",
-        consent: str = "",
-        details: str = "",
+        **written: Any,
     ) -> Voice:
-        """Keep a voice; without a name it is a draft, which `forget_drafts` drops one day.
+        """Keep a voice of a clip; without a name it is a draft, which `forget_drafts` drops one day.
+
+        written: other fields that people write, judged here. Raises as `insert`.
+        """
+        written = check_fields(written)
+        name = None if name is None else self._name_for(name)
+        clip = self.clips.write(samples, rate_hz)
+        voice = Voice("", name, origin, transcript, "", "", "", clip, len(samples) / rate_hz, 0.0)
+        return self.insert(replace(voice, **written))
+
+    def insert(self, voice: Voice) -> Voice:
+        """Keep a voice whose clips are in the folder; gives it as kept, with an id and a time of its own.
 
         Raises: InvalidRequest for a bad name or a full library; VoiceConflict for a name in use.
         """
-        if name is None:
-            origin = "draft"
-        else:
-            name = self._free_name(name)
-        clip = self._write_clip(samples, rate_hz)
-        voice = Voice(
-            uuid.uuid4().hex,
-            name,
-            origin,
-            transcript,
-            language,
-            consent,
-            details,
-            clip,
-            len(samples) / rate_hz,
-            self._now(),
+        name = None if voice.name is None else self._name_for(voice.name)
+        origin = "draft" if name is None else "user" if voice.origin == "draft" else voice.origin
+        voice = replace(
+            voice, id=uuid.uuid4().hex, name=name, origin=origin, created_s=self._now(), deleted_s=None
         )
-        marks = ", ".join("?" * len(Voice.__slots__))
-        try:
-            self._db.execute(
-                f"INSERT INTO voice ({COLUMNS}) VALUES ({marks})",
-                [getattr(voice, c) for c in Voice.__slots__],
-            )
-        except sqlite3.IntegrityError:
-            raise VoiceConflict("voice.exists", param="name", name=name) from None
+        marks = ", ".join("?" * len(NAMES))
+        self._change(f"INSERT INTO voice ({COLUMNS}) VALUES ({marks})", _row_of(voice), name)
         return voice
 
-    def _free_name(self, name: str) -> str:
+    def _name_for(self, name: str) -> str:
+        """A name that one more voice may have."""
         name = check_name(name)
-        if self._one("name = ?", name):
+        if self._one("name = ? AND deleted_s IS NULL", name):
             raise VoiceConflict("voice.exists", param="name", name=name)
-        if (
-            self._db.execute("SELECT count(*) FROM voice WHERE origin = 'user'").fetchone()[0]
-            >= self._max_voices
-        ):
+        if self.room() < 1:
             raise InvalidRequest("voice.limit", limit=self._max_voices)
+        return name
+
+    def room(self) -> int:
+        """How many more voices the library takes."""
+        count = "SELECT count(*) FROM voice WHERE origin = 'user' AND deleted_s IS NULL"
+        return self._max_voices - int(self._db.execute(count).fetchone()[0])
+
+    def free_name(self, wanted: str) -> str:
+        """The wanted name, or with a number after it where that is in use: Ada, Ada 2, Ada 3."""
+        name, number = check_name(wanted), 1
+        while self._one("name = ? AND deleted_s IS NULL", name):
+            number += 1
+            name = f"{check_name(wanted)[: NAME_MAX_CHARS - 5].rstrip()} {number}"
         return name
 
     def keep(self, voice_id: str, name: str, consent: str = "") -> Voice:
         """Give a draft its name; it then stays.
 
-        Raises: VoiceNotFound; VoiceConflict for a voice that has a name, or a name in use; InvalidRequest as `add`.
+        Raises: VoiceNotFound; VoiceConflict for a voice that has a name, or a name in use; InvalidRequest as `insert`.
         """
         voice = self.find(voice_id)
         if voice.origin != "draft":
             raise VoiceConflict("voice.named", param="voice", name=voice.name)
-        name = self._free_name(name)
-        try:
-            self._db.execute(
-                "UPDATE voice SET name = ?, origin = 'user', consent = ? WHERE id = ? AND origin = 'draft'",
-                (name, consent, voice.id),
-            )
-        except sqlite3.IntegrityError:
-            raise VoiceConflict("voice.exists", param="name", name=name) from None
+        name = self._name_for(name)
+        self._change(
+            "UPDATE voice SET name = ?, origin = 'user', consent = ? WHERE id = ? AND origin = 'draft'",
+            (name, consent, voice.id),
+            name,
+        )
         return self.find(voice.id)
+
+    def edit(self, voice: str, **written: Any) -> Voice:
+        """Change what people write about a voice, and nothing else, so that two pages may edit different fields.
+
+        Raises: VoiceNotFound, VoiceConflict, InvalidRequest. A starter keeps its name and its transcript.
+        """
+        found = self.find(voice)
+        written = check_fields(written)
+        if found.origin == "starter" and {"name", "transcript", "details"} & written.keys():
+            raise ClientError("voice.starter_fixed", param="voice", name=found.name)
+        if "name" in written and found.origin == "draft":
+            raise ClientError("voice.draft", param="name")  # naming one asks for consent: `keep`
+        if not written:
+            return found
+        row = dict(zip(NAMES, _row_of(replace(found, **written)), strict=True))
+        places = ", ".join(f"{name} = ?" for name in written)
+        values = (*(row[name] for name in written), found.id)
+        self._change(f"UPDATE voice SET {places} WHERE id = ?", values, written.get("name"))
+        return self.find(found.id)
 
     def find(self, voice: str) -> Voice:
         """By id or name (names ignore case). Raises VoiceNotFound, which lists the known names."""
         if not is_unicode(voice):
             raise InvalidRequest("text.not_unicode", param="voice", field="voice")
-        found = self._one("id = ? OR name = ?", voice, voice)
+        found = self._one("(id = ? OR name = ?) AND deleted_s IS NULL", voice, voice)
         if found is None:
             known = ", ".join(v.name or "" for v in self.all()[:20])
             raise VoiceNotFound("voice.not_found", param="voice", voice=voice[:80], known=known or "-")
@@ -188,63 +152,105 @@ class VoiceStore:
 
     def all(self) -> list[Voice]:
         """Named voices: starters first, then the newest."""
-        rows = self._db.execute(
-            f"SELECT {COLUMNS} FROM voice WHERE origin <> 'draft' ORDER BY origin <> 'starter', created_s DESC, name"
+        return self._many(
+            "origin <> 'draft' AND deleted_s IS NULL ORDER BY origin <> 'starter', created_s DESC, name"
         )
-        return [Voice(*row) for row in rows]
+
+    def discarded(self) -> list[Voice]:
+        """Voices that can be restored, the one deleted last first."""
+        return self._many("deleted_s IS NOT NULL ORDER BY deleted_s DESC, rowid DESC")
+
+    def discard(self, voice: str) -> Voice:
+        """Delete a voice in such a way that it can be restored for a day. Starters stay."""
+        found = self._deletable(self.find(voice))
+        deleted_s = self._now()
+        self._db.execute("UPDATE voice SET deleted_s = ? WHERE id = ?", (deleted_s, found.id))
+        return replace(found, deleted_s=deleted_s)
+
+    def restore(self, voice_id: str) -> Voice:
+        """Take back a deletion; where its name was given away, it comes back with a number after it."""
+        found = self._one("id = ? AND deleted_s IS NOT NULL", voice_id)
+        if found is None:
+            raise VoiceNotFound("voice.not_deleted", param="voice", voice=voice_id[:80])
+        name = None if found.name is None else self._name_for(self.free_name(found.name))
+        self._change("UPDATE voice SET deleted_s = NULL, name = ? WHERE id = ?", (name, found.id), name)
+        return self.find(found.id)
 
     def delete(self, voice: str) -> Voice:
-        """Forget a voice with the drafts of its clip, and the clip, if no other voice uses that. Starters stay."""
-        found = self.find(voice)
-        if found.origin == "starter":
-            raise ClientError("voice.starter", param="voice", name=found.name)
-        self._db.execute(
-            "DELETE FROM voice WHERE id = ? OR (origin = 'draft' AND clip = ?)", (found.id, found.clip)
-        )
-        self._drop_unused_clip(found.clip)
+        """Forget a voice for good, deleted or not, with the drafts of its clip, and the clip if no other voice uses
+        that. Starters stay."""
+        found = self._one("id = ? AND deleted_s IS NOT NULL", voice) or self._deletable(self.find(voice))
+        self._forget(found)
+        drafts = f"SELECT {COLUMNS} FROM voice WHERE origin = 'draft' AND {USES_CLIP}"
+        for row in self._db.execute(drafts, {"clip": found.clip}).fetchall():
+            self._forget(_voice_of(row))
         return found
 
+    def _deletable(self, voice: Voice) -> Voice:
+        if voice.origin == "starter":
+            raise ClientError("voice.starter", param="voice", name=voice.name)
+        return voice
+
     def forget_drafts(self) -> list[Voice]:
-        """Drop drafts older than a day, and the oldest of too many; gives those dropped."""
-        rows = self._db.execute(
-            f"SELECT {COLUMNS} FROM voice WHERE origin = 'draft' ORDER BY created_s DESC, rowid DESC"
-        )
-        drafts = [Voice(*row) for row in rows]
-        limit_s = self._now() - DRAFT_LIFE_S
-        gone = [v for n, v in enumerate(drafts) if n >= MAX_DRAFTS or v.created_s < limit_s]
+        """Drop what nobody asked for in a day: drafts, the oldest of too many, deleted voices; gives those dropped."""
+        drafts = self._many("origin = 'draft' AND deleted_s IS NULL ORDER BY created_s DESC, rowid DESC")
+        now_s = self._now()
+        gone = [v for n, v in enumerate(drafts) if n >= MAX_DRAFTS or v.created_s < now_s - DRAFT_LIFE_S] + [
+            v for v in self.discarded() if (v.deleted_s or 0.0) < now_s - BIN_LIFE_S
+        ]
         for voice in gone:
-            self._db.execute("DELETE FROM voice WHERE id = ? AND origin = 'draft'", (voice.id,))
-            self._drop_unused_clip(voice.clip)
+            self._forget(voice)
         return gone
 
-    def transcripts_of(self, clip: str) -> set[str]:
-        """What the voices of a clip say is said in it; empty once no voice uses the clip."""
-        return {row[0] for row in self._db.execute("SELECT transcript FROM voice WHERE clip = ?", (clip,))}
+    def _forget(self, voice: Voice) -> None:
+        self._db.execute("DELETE FROM voice WHERE id = ?", (voice.id,))
+        for clip in {voice.clip, *(part.clip for part in voice.parts)}:
+            if not self._one(USES_CLIP, clip=clip):
+                self.clips.drop(clip)
+
+    def blends_of(self, voice: Voice) -> list[Voice]:
+        """Other named voices that the clip of this one is a part of; they outlive it."""
+        using = [v for v in self.all() if v.id != voice.id]
+        return [v for v in using if any(part.clip == voice.clip for part in v.parts)]
+
+    def sources_of(self, clip: str) -> set[Source]:
+        """What prompts the voices of a clip are made of; empty once no voice uses the clip."""
+        rows = self._db.execute(f"SELECT {COLUMNS} FROM voice WHERE {USES_CLIP}", {"clip": clip})
+        voices = [_voice_of(row) for row in rows.fetchall()]
+        return {s for v in voices for s in (v.source, *v.part_sources) if s.clip == clip}
 
     def clip_file(self, voice: Voice) -> Path:
-        return self._clips / f"{voice.clip}.flac"
+        return self.clips.file(voice.clip)
 
     def clip_samples(self, voice: Voice) -> tuple[Float32, int]:
         """The clip as float32 [n] and its rate in Hz."""
-        samples, rate_hz = soundfile.read(self.clip_file(voice), dtype="float32")
-        return samples, rate_hz
+        return self.clips.samples(voice.clip)
 
-    def _one(self, where: str, *values: object) -> Voice | None:
-        row = self._db.execute(f"SELECT {COLUMNS} FROM voice WHERE {where}", values).fetchone()
-        return Voice(*row) if row else None
+    def _change(self, statement: str, values: Iterable[object], name: str | None) -> None:
+        try:
+            self._db.execute(statement, tuple(values))
+        except sqlite3.IntegrityError:
+            raise VoiceConflict("voice.exists", param="name", name=name) from None
 
-    def _write_clip(self, samples: Float32, rate_hz: int) -> str:
-        buffer = io.BytesIO()
-        soundfile.write(buffer, np.clip(samples, -1.0, 1.0), rate_hz, format="FLAC", subtype="PCM_16")
-        data = buffer.getvalue()
-        digest = hashlib.sha256(data).hexdigest()[:32]
-        target = self._clips / f"{digest}.flac"
-        if not target.exists():
-            partial = target.with_suffix(f".{uuid.uuid4().hex}.part")
-            partial.write_bytes(data)
-            os.replace(partial, target)
-        return digest
+    def _one(self, where: str, *values: object, **named: object) -> Voice | None:
+        row = self._db.execute(f"SELECT {COLUMNS} FROM voice WHERE {where}", named or values).fetchone()
+        return _voice_of(row) if row else None
 
-    def _drop_unused_clip(self, clip: str) -> None:
-        if not self._db.execute("SELECT 1 FROM voice WHERE clip = ? LIMIT 1", (clip,)).fetchone():
-            (self._clips / f"{clip}.flac").unlink(missing_ok=True)
+    def _many(self, where: str) -> list[Voice]:
+        return [_voice_of(row) for row in self._db.execute(f"SELECT {COLUMNS} FROM voice WHERE {where}")]
+
+
+def _row_of(voice: Voice) -> tuple[object, ...]:
+    as_json = {"tags": voice.tags, "defaults": voice.defaults, "parts": parts_as_json(voice.parts)}
+    return tuple(
+        json.dumps(as_json[name], ensure_ascii=False) if name in as_json else getattr(voice, name)
+        for name in NAMES
+    )
+
+
+def _voice_of(row: tuple[Any, ...]) -> Voice:
+    values = dict(zip(NAMES, row, strict=True))
+    values["tags"] = tuple(json.loads(values["tags"]))
+    values["defaults"] = json.loads(values["defaults"])
+    values["parts"] = tuple(Part(**part) for part in json.loads(values["parts"]))
+    return Voice(**values)

@@ -6,7 +6,8 @@ import json
 from functools import cache
 from pathlib import Path
 
-from studio.library.store import Voice, VoiceStore
+from studio.library.store import VoiceStore
+from studio.library.voice import Voice
 from studio.messages import render
 
 STARTERS = Path(__file__).resolve().parents[2] / "assets" / "starters" / "starters.json"

@@ -113,7 +113,7 @@ class Service:
         self.lm.samplings.clear()
         self.lm.ended.clear()
         self.lm._scripts.clear()
-        for voice in self.store.all():
+        for voice in [*self.store.all(), *self.store.discarded()]:
             self.store.delete(voice.id)
         self.store.add(clip_samples(), 24000, "hello there", name="Ada")
 

@@ -197,7 +197,7 @@ def test_broken_characters_in_a_field_are_told_at_it(service, field: str) -> Non
 def test_deleting_a_voice_deletes_the_draft_it_was_made_from(service) -> None:
     draft = save(service, clip_bytes(), name=None).json()
     save(service, clip_bytes())
-    httpx.delete(f"{service.url}/v1/audio/voices/Bob")
+    httpx.delete(f"{service.url}/v1/audio/voices/Bob?forever=true")
     assert httpx.get(f"{service.url}/v1/audio/voices/{draft['id']}/clip").status_code == 404
 
 
@@ -220,3 +220,73 @@ def test_old_drafts_go_while_the_service_runs_and_their_prompts_with_them(
 
     service.until(gone)
     assert not list(tmp_path.glob("prompts/*/*.safetensors"))
+
+
+def voice_url(service, voice: str = "Ada") -> str:
+    return f"{service.url}/v1/audio/voices/{voice}"
+
+
+def test_voice_is_renamed_tagged_noted_and_given_defaults(service) -> None:
+    edit = {
+        "name": "Ada/L.", "tags": ["warm", "Low"], "notes": "for the book", "language": "en",
+        "audition": "Good day to you.", "ref_text": "hello here", "defaults": {"seed": 5, "top_k": 3},
+    }  # fmt: skip
+    reply = httpx.patch(voice_url(service), json=edit)
+    assert reply.status_code == 200 and edit.items() <= reply.json().items()
+    assert httpx.get(voice_url(service, "ada/l.")).json() == reply.json()
+    kept = httpx.patch(voice_url(service, reply.json()["id"]), json={"tags": []}).json()
+    assert (kept["tags"], kept["notes"]) == ([], "for the book")
+
+
+def test_voices_are_searched_and_filtered_by_tag(service) -> None:
+    save(service, clip_bytes())
+    httpx.patch(voice_url(service, "Bob"), json={"tags": ["Warm"], "notes": "audio book"})
+    for query in ({"q": "BOOK"}, {"tag": "warm"}, {"q": "bob", "tag": "Warm"}):
+        assert httpx.get(f"{service.url}/v1/audio/voices", params=query).json()["voices"] == ["Bob"]
+    assert httpx.get(f"{service.url}/v1/audio/voices", params={"q": "bob", "tag": "cold"}).json()["data"] == []
+
+
+BAD_EDITS = {
+    "empty name": ({"name": " "}, 400, "name"),
+    "no name": ({"name": None}, 400, "name"),
+    "name in use": ({"name": "BOB"}, 409, "name"),
+    "no transcript": ({"ref_text": "?"}, 400, "ref_text"),
+    "tag with comma": ({"tags": ["a,b"]}, 400, "tags"),
+    "long notes": ({"notes": "x" * 2001}, 400, "notes"),
+    "unknown default": ({"defaults": {"voice": "x"}}, 400, "defaults"),
+    "speed out of range": ({"defaults": {"speed": 9}}, 400, "defaults.speed"),
+    "unknown field": ({"clip": "x"}, 400, "clip"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_EDITS, ids=lambda case: case.replace(" ", "_"))
+def test_bad_edit_is_told_at_its_field_and_changes_nothing(service, case: str) -> None:
+    edit, status, param = BAD_EDITS[case]
+    save(service, clip_bytes())
+    before = httpx.get(voice_url(service)).json()
+    reply = httpx.patch(voice_url(service), json={"tags": ["x"], **edit})
+    assert (reply.status_code, reply.json()["error"]["param"]) == (status, param), reply.text
+    assert reply.json()["error"]["message"] and httpx.get(voice_url(service)).json() == before
+
+
+def test_deleted_voice_is_restored_as_it_was(service) -> None:
+    before = httpx.get(voice_url(service)).json()
+    gone = httpx.delete(voice_url(service)).json()
+    assert gone["deleted"] is True and gone["restore_until"] > gone["created_at"] and names(service) == []
+    spoken = {"input": "hi you", "voice": "Ada", "response_format": "pcm"}
+    assert httpx.post(f"{service.url}/v1/audio/speech", json=spoken).status_code == 404
+    binned = httpx.get(f"{service.url}/v1/audio/voices?deleted=true").json()["data"]
+    assert [v["id"] for v in binned] == [before["id"]]
+    assert httpx.post(f"{voice_url(service, before['id'])}/restore").json() == before
+    assert names(service) == ["Ada"]
+    again = httpx.post(f"{voice_url(service, before['id'])}/restore")
+    assert (again.status_code, again.json()["error"]["code"]) == (404, "voice_not_found")
+
+
+def test_voice_deleted_for_good_takes_its_clip_along(service) -> None:
+    voice = httpx.get(voice_url(service)).json()["id"]
+    clip = service.store.clip_file(service.store.find(voice))
+    httpx.delete(voice_url(service))
+    assert clip.exists()
+    assert httpx.delete(voice_url(service, voice), params={"forever": True}).status_code == 200
+    assert not clip.exists() and httpx.post(f"{voice_url(service, voice)}/restore").status_code == 404

@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-NOUNS = {"speech", "messages", "protocols", "errors", "settings", "checkpoint"}
+NOUNS = {"speech", "messages", "protocols", "errors", "settings", "checkpoint", "database"}
 SERVED = NOUNS | {"engine", "library", "listening", "metrics", "audio", "text"}
 COMMAND = SERVED | {"models", "backends", "training"}
 # room or module of studio/ -> what it may import from studio/, besides itself
@@ -22,6 +22,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "settings": {"errors", "speech"},
     "checkpoint": {"errors", "speech"},
     "channel": {"errors"},
+    "database": set(),
     "text": NOUNS,
     "audio": NOUNS,
     "models": NOUNS - {"settings"},

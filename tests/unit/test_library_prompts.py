@@ -8,7 +8,8 @@ import pytest
 
 from studio.errors import EngineNotReady, VoiceNotFound
 from studio.library.prompts import VoicePrompts
-from studio.library.store import Voice, VoiceStore
+from studio.library.store import VoiceStore
+from studio.library.voice import Voice
 from studio.speech import Float32, VoicePrompt
 
 CLIP = np.sin(np.arange(24000, dtype=np.float32) / 20).astype(np.float32) * 0.5

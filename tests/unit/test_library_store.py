@@ -7,7 +7,8 @@ import pytest
 
 from studio.errors import ClientError, InvalidRequest, VoiceConflict, VoiceNotFound
 from studio.library import store as library
-from studio.library.store import DRAFT_LIFE_S, VoiceStore, check_transcript
+from studio.library.store import DRAFT_LIFE_S, VoiceStore
+from studio.library.voice import check_transcript
 
 CLIP = np.sin(np.arange(24000, dtype=np.float32) / 20).astype(np.float32) * 0.5
 
@@ -107,7 +108,7 @@ def test_name_taken_between_the_look_and_the_change_is_told(
 ) -> None:
     store.add(CLIP, 24000, "hello", name="Ada")
     draft = store.add(CLIP, 24000, "hello")
-    monkeypatch.setattr(store, "_free_name", str)
+    monkeypatch.setattr(store, "_name_for", str)
     with pytest.raises(VoiceConflict, match="ada"):
         store.keep(draft.id, "ada")
 

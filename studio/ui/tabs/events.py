@@ -9,7 +9,7 @@ import gradio as gr
 from studio.errors import StudioError
 from studio.library.prompts import VoicePrompts
 from studio.library.store import VoiceStore
-from studio.messages import best_language
+from studio.messages import best_language, render
 from studio.ui import voices
 
 ERROR_TEMPLATE = "<p class='field-error' data-part='error' role='alert' hidden></p>"
@@ -58,9 +58,10 @@ class TabEvents:
         if not voice_id:
             return gr.skip()
         try:
-            self._prompts.forget(self._store.delete(voice_id))
+            gone = self._store.discard(voice_id)
         except StudioError as error:
             gr.Warning(error.message(language))
             return gr.skip()
+        gr.Info(render("page.discarded", language, name=gone.name))
         choices = voices.choices(self._store, language)
         return gr.Dropdown(choices=choices, value=choices[0][1] if choices else None)

@@ -11,7 +11,8 @@ import gradio as gr
 
 from studio.audio.check import usable_clip
 from studio.errors import InvalidRequest, StudioError
-from studio.library.store import VoiceStore, check_transcript
+from studio.library.store import VoiceStore
+from studio.library.voice import check_transcript
 from studio.messages import render
 from studio.ui import voices
 from studio.ui.tabs.events import QUIET, language_of

@@ -1,4 +1,4 @@
--- Version 1. Later versions are numbered files beside this one, applied in order; PRAGMA user_version says which.
+-- Voices: what is known of each, and the clip it is made from.
 CREATE TABLE voice (
     id         TEXT PRIMARY KEY,
     name       TEXT UNIQUE COLLATE NOCASE,              -- NULL while the voice is a draft

@@ -1,0 +1,207 @@
+"""A voice of the library as a noun: what is known of it, and what its fields may hold. Stores nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from studio.errors import ClientError, InvalidRequest
+from studio.text.normalize import clean, only_marks
+
+NAME_MAX_CHARS = 64
+TRANSCRIPT_MAX_CHARS = 800
+TRANSCRIPT_MAX_CJK_CHARS = 400
+"""A sign of Chinese, Japanese or Korean is a syllable or more: about twice the tokens of a letter."""
+MAX_CHARS = {"language": 16, "details": 400, "consent": 400, "notes": 2000, "audition": 400}
+TAG_MAX_CHARS, MAX_TAGS = 24, 12
+MAX_PITCH = 6.0
+"""Semitones either way; further off, a clip no longer sounds like a person."""
+MAX_PARTS = 4
+_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]")
+
+DEFAULTS: dict[str, tuple[type, float, float]] = {
+    "speed": (float, 0.5, 2.0),
+    "seed": (int, 0, 2**32 - 1),
+    "temperature": (float, 0.05, 2.0),
+    "top_p": (float, 0.05, 1.0),
+    "top_k": (int, 1, 200),
+    "repetition_window": (int, 0, 50),
+    "instructions": (str, 0, 400),
+}
+"""Fields of a speech request that a voice may fill where the request names none: type and least and most value, or
+characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What a voice prompt is made of: a clip by its content hash, what is said in it, semitones to move it by."""
+
+    clip: str
+    transcript: str
+    pitch: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A voice that is blended into another: its label, its clip, and its share of the speaker embedding, 0 to 1."""
+
+    name: str
+    clip: str
+    transcript: str
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Voice:
+    """A library entry; a draft has no name, and a deleted one has deleted_s.
+
+    clip_s: seconds of its clip; created_s, deleted_s: Unix time. defaults: fields of a speech request, see DEFAULTS.
+    A blend has parts, whose speaker embeddings it mixes; prompt tokens and mel are those of its own clip.
+    """
+
+    id: str
+    name: str | None
+    origin: str
+    transcript: str
+    language: str
+    consent: str
+    details: str
+    clip: str
+    clip_s: float
+    created_s: float
+    tags: tuple[str, ...] = ()
+    notes: str = ""
+    audition: str = ""
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    pitch: float = 0.0
+    parts: tuple[Part, ...] = ()
+    deleted_s: float | None = None
+
+    @property
+    def source(self) -> Source:
+        return Source(self.clip, self.transcript, self.pitch)
+
+    @property
+    def part_sources(self) -> tuple[Source, ...]:
+        """Of each part; all clips are moved in pitch alike."""
+        return tuple(Source(part.clip, part.transcript, self.pitch) for part in self.parts)
+
+    def as_part(self, weight: float) -> Part:
+        return Part(self.name or "", self.clip, self.transcript, weight)
+
+    def matches(self, query: str) -> bool:
+        """Whether every word of a query occurs in what is written about the voice; case is ignored."""
+        told = (self.name or "", self.language, self.details, self.notes, self.transcript, *self.tags)
+        heap = "\n".join(told).casefold()
+        return all(word in heap for word in query.casefold().split())
+
+
+def check_transcript(text: str) -> str:
+    """The stripped transcript; cloning by this model needs one."""
+    text = text.strip()
+    limit = TRANSCRIPT_MAX_CJK_CHARS if _CJK.search(text) else TRANSCRIPT_MAX_CHARS
+    if len(text) > limit:
+        raise InvalidRequest("transcript.too_long", param="ref_text", characters=len(text), limit=limit)
+    if not is_unicode(text):
+        raise InvalidRequest("text.not_unicode", param="ref_text", field="ref_text")
+    if only_marks(clean(text)):
+        raise InvalidRequest("transcript.missing", param="ref_text")
+    return text
+
+
+def check_name(name: str) -> str:
+    """The name with single blanks between its words."""
+    name = " ".join(name.split())
+    if not name:
+        raise InvalidRequest("voice.name_missing", param="name")
+    if len(name) > NAME_MAX_CHARS or not name.isprintable():
+        raise InvalidRequest("voice.name_bad", param="name", limit=NAME_MAX_CHARS)
+    return name
+
+
+def check_tags(tags: object) -> tuple[str, ...]:
+    """Each once, in the order given; letter case does not make two of one."""
+    if not isinstance(tags, (list, tuple)) or not all(isinstance(tag, str) for tag in tags):
+        raise InvalidRequest("voice.tags_bad", param="tags", limit=MAX_TAGS, characters=TAG_MAX_CHARS)
+    plain = [" ".join(tag.split()) for tag in tags]
+    known = [tag.casefold() for tag in plain]
+    kept = tuple(tag for n, tag in enumerate(plain) if tag and known.index(tag.casefold()) == n)
+    if len(kept) > MAX_TAGS or any(len(t) > TAG_MAX_CHARS or "," in t or not t.isprintable() for t in kept):
+        raise InvalidRequest("voice.tags_bad", param="tags", limit=MAX_TAGS, characters=TAG_MAX_CHARS)
+    return kept
+
+
+def check_text(field_name: str, text: object) -> str:
+    """A field of plain text, stripped."""
+    limit = MAX_CHARS[field_name]
+    if not isinstance(text, str) or len(text := text.strip()) > limit:
+        raise InvalidRequest("voice.field_long", param=field_name, field=field_name, limit=limit)
+    if not is_unicode(text) or "\0" in text:
+        raise InvalidRequest("text.not_unicode", param=field_name, field=field_name)
+    return text
+
+
+def check_defaults(defaults: object) -> dict[str, Any]:
+    """Known fields in their ranges; None takes a field away."""
+    if not isinstance(defaults, Mapping):
+        raise InvalidRequest("voice.defaults_bad", param="defaults", known=", ".join(DEFAULTS))
+    found: dict[str, Any] = {}
+    for name, value in defaults.items():
+        if name not in DEFAULTS:
+            raise InvalidRequest("voice.defaults_bad", param="defaults", known=", ".join(DEFAULTS))
+        if value is not None and value != "":
+            found[name] = _check_default(name, value)
+    return found
+
+
+def _check_default(name: str, value: Any) -> object:
+    kind, low, high = DEFAULTS[name]
+    if kind is str:
+        if isinstance(value, str) and is_unicode(value) and len(value) <= high:
+            return value.strip()
+    elif _is_number(value) and low <= value <= high and (kind is float or value == int(value)):
+        return kind(value)
+    raise InvalidRequest("request.out_of_range", param=f"defaults.{name}", field=name, low=low, high=high)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def check_pitch(pitch: Any) -> float:
+    if not _is_number(pitch) or not abs(pitch) <= MAX_PITCH:
+        raise InvalidRequest(
+            "request.out_of_range", param="pitch", field="pitch", low=-MAX_PITCH, high=MAX_PITCH
+        )
+    return round(float(pitch), 2)
+
+
+def check_fields(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What people write about a voice, judged field by field. Raises InvalidRequest for the first that will not do."""
+    checks = {
+        "name": check_name,
+        "transcript": check_transcript,
+        "tags": check_tags,
+        "defaults": check_defaults,
+        "pitch": check_pitch,
+    }
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        if name in MAX_CHARS:
+            found[name] = check_text(name, value)
+        elif name in ("name", "transcript") and not isinstance(value, str):
+            raise ClientError("request.field_missing", param=name, field=name)
+        else:
+            found[name] = checks[name](value)
+    return found
+
+
+def is_unicode(text: str) -> bool:
+    """False for halves of surrogate pairs, which JSON can carry but neither SQLite nor UTF-8 takes."""
+    return not any("\ud800" <= sign <= "\udfff" for sign in text)
+
+
+def parts_as_json(parts: tuple[Part, ...]) -> list[dict[str, Any]]:
+    return [asdict(part) for part in parts]
