@@ -31,7 +31,7 @@ from studio.training.stepping import (
     Meter,
     Optimizer,
     RunLog,
-    WallSchedule,
+    Schedule,
     load_weights,
     run_began_s,
     save_weights,
@@ -186,8 +186,8 @@ def train(args: argparse.Namespace) -> None:
     steps_of = [make_step(flow, store, optimizer, average, args, streaming) for streaming in (True, False)]
     # A slow start must not leave a budget below nothing: that would never be over.
     budget_s = max(5.0, args.minutes * 60 - (time.monotonic() - began_s) - args.finish_s)
-    schedule = WallSchedule(
-        time.monotonic(), budget_s, args.rate, warmup_s=min(15.0, budget_s / 10), final_ratio=0.05
+    schedule = Schedule(
+        time.monotonic(), budget_s, args.rate, args.max_steps, warmup_s=min(15.0, budget_s / 10), final_ratio=0.05
     )
     meta = {"config": {name: getattr(config, name) for name in FlowConfig.__slots__}}
     meters, steps, report_s, saved_s = (Meter(), Meter()), 0, time.monotonic(), time.monotonic()
@@ -195,11 +195,11 @@ def train(args: argparse.Namespace) -> None:
     def report(**more: object) -> None:
         figures = meters[0].take() | meters[1].take()
         run.write(
-            step=steps, rate=schedule.rate(), **figures, **validate(averaged, store, args.device), **more
+            step=steps, rate=schedule.rate(steps), **figures, **validate(averaged, store, args.device), **more
         )
 
-    while not schedule.over and steps < args.max_steps:
-        optimizer.set_rate(schedule.rate())
+    while not schedule.over(steps):
+        optimizer.set_rate(schedule.rate(steps))
         average.plan(steps)
         which = steps % 2
         meters[which].add(steps_of[which]())

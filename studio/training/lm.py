@@ -31,7 +31,7 @@ from studio.training.stepping import (
     Meter,
     Optimizer,
     RunLog,
-    WallSchedule,
+    Schedule,
     load_weights,
     run_began_s,
     save_weights,
@@ -202,8 +202,8 @@ def train(args: argparse.Namespace) -> None:
     step = make_step(model, feed, optimizer, guide, average, args.device)
     # A slow start must not leave a budget below nothing: that would never be over.
     budget_s = max(5.0, args.minutes * 60 - (time.monotonic() - began_s) - args.finish_s)
-    schedule = WallSchedule(
-        time.monotonic(), budget_s, args.rate, warmup_s=min(20.0, budget_s / 10), final_ratio=0.03
+    schedule = Schedule(
+        time.monotonic(), budget_s, args.rate, args.max_steps, warmup_s=min(20.0, budget_s / 10), final_ratio=0.03
     )
     meta = {"codes": data.codes.tolist(), "sizes": {k: getattr(sizes, k) for k in sizes.__slots__}}
 
@@ -211,7 +211,7 @@ def train(args: argparse.Namespace) -> None:
         held_figures = validate(averaged, held, args.device)
         run.write(
             step=steps,
-            rate=schedule.rate(),
+            rate=schedule.rate(steps),
             **meter.take(),
             **held_figures,
             **judge_briefly(averaged.lm, reader, trials, args.device),
@@ -222,10 +222,10 @@ def train(args: argparse.Namespace) -> None:
         save_weights(args.out / f"{name}.pt", averaged.lm.official_tensors(), meta | {"steps": steps})
 
     meter, steps, report_s, saved_s = Meter(), 0, time.monotonic(), time.monotonic()
-    while not schedule.over and steps < args.max_steps:
-        progress = schedule.progress()
+    while not schedule.over(steps):
+        progress = schedule.progress(steps)
         stream.progress.value = progress
-        optimizer.set_rate(schedule.rate())
+        optimizer.set_rate(schedule.rate(steps))
         guide.fill_(max(GUIDE_LAST, GUIDE_FIRST * (1 - 1.5 * progress)))
         average.plan(steps)
         feed.fill(stream.get())

@@ -28,7 +28,7 @@ from studio.training.stepping import (
     Meter,
     Optimizer,
     RunLog,
-    WallSchedule,
+    Schedule,
     run_began_s,
     save_weights,
     varying_shapes,
@@ -184,20 +184,20 @@ def train(args: argparse.Namespace) -> None:
     model = SpeakerTraining(SpeakerEncoderSize(channels=args.channels), len(speakers) * len(RATIOS)).to(
         args.device
     )
-    schedule = WallSchedule(began_s, args.minutes * 60, args.rate)
+    schedule = Schedule(began_s, args.minutes * 60, args.rate, args.max_steps)
     optimizer = Optimizer(model, args.rate, betas=(0.9, 0.999), decay=0.01, clip=5.0)
     step = make_step(model, store, optimizer, args.rows, args.crop_tokens)
     meter, steps, report_s, saved_s = Meter(), 0, time.monotonic(), time.monotonic()
-    while not schedule.over and steps < args.max_steps:
-        optimizer.set_rate(schedule.rate())
-        model.margin.fill_(MARGIN * min(1.0, schedule.progress() / MARGIN_RAMP_SHARE))
+    while not schedule.over(steps):
+        optimizer.set_rate(schedule.rate(steps))
+        model.margin.fill_(MARGIN * min(1.0, schedule.progress(steps) / MARGIN_RAMP_SHARE))
         meter.add(step())
         steps += 1
         if steps % 20 == 0 and args.device != "cpu":
             torch.cuda.synchronize()
         now_s = time.monotonic()
         if now_s - report_s > args.report_s:
-            run.write(step=steps, rate=schedule.rate(), **meter.take(), **validate(model, store, unseen))
+            run.write(step=steps, rate=schedule.rate(steps), **meter.take(), **validate(model, store, unseen))
             grow()
             report_s = time.monotonic()
         if now_s - saved_s > CHECKPOINT_EVERY_S:

@@ -33,7 +33,7 @@ from studio.training.stepping import (
     Meter,
     Optimizer,
     RunLog,
-    WallSchedule,
+    Schedule,
     load_weights,
     run_began_s,
     save_weights,
@@ -285,20 +285,20 @@ def train(args: argparse.Namespace) -> None:
     model = TokenizerTraining(size, len(speakers) * len(RATIOS)).to(args.device)
     if args.resume:
         model.tokenizer.load_state_dict(load_weights(args.resume)[0])
-    schedule = WallSchedule(began_s, args.minutes * 60, args.rate)
+    schedule = Schedule(began_s, args.minutes * 60, args.rate, args.max_steps)
     optimizer = Optimizer(model, args.rate)
     step = make_step(model, store, optimizer, args.rows, args.crop_tokens)
     meter, steps, report_s, saved_s = Meter(), 0, time.monotonic(), time.monotonic()
     meta = {"dim": size.dim, "blocks": size.blocks, "code_dims": size.code_dims, "head_dim": size.head_dim}
-    while not schedule.over and steps < args.max_steps:
-        optimizer.set_rate(schedule.rate())
+    while not schedule.over(steps):
+        optimizer.set_rate(schedule.rate(steps))
         meter.add(step())
         steps += 1
         if steps % 20 == 0 and args.device != "cpu":
             torch.cuda.synchronize()  # keeps the queue short, so that the wall clock means what it says
         now_s = time.monotonic()
         if now_s - report_s > args.report_s:
-            run.write(step=steps, rate=schedule.rate(), **meter.take(), **validate(model, store))
+            run.write(step=steps, rate=schedule.rate(steps), **meter.take(), **validate(model, store))
             fresh = grow(store, args.cache, len(speakers))
             if fresh:
                 run.write(parts=fresh, tokens=store.used_tokens)

@@ -1,4 +1,4 @@
-"""The frame of every trainer: a wall-clock learning rate, logs, atomic checkpoints, and a step as one CUDA graph."""
+"""The frame of every trainer: a learning rate over a budget, logs, atomic checkpoints, and a step as one CUDA graph."""
 
 from __future__ import annotations
 
@@ -24,32 +24,33 @@ _STARTED_S = time.monotonic()
 
 
 @dataclass(frozen=True, slots=True)
-class WallSchedule:
-    """Learning rate as a function of wall time: linear warm-up, then a cosine that ends with the budget.
+class Schedule:
+    """Learning rate over a budget of wall time or of steps, whichever ends first: linear warm-up, then a cosine.
 
-    A trainer that follows it always finishes inside its slot, however fast the machine turns out to be.
+    Bound by wall time a trainer ends inside its slot, however fast the machine turns out to be; bound by steps it
+    learns the same on every machine. warmup_s counts against budget_s: it is a share of the progress, too.
     """
 
     began_s: float
     budget_s: float
     peak: float
+    max_steps: int
     warmup_s: float = 6.0
     final_ratio: float = 0.02
 
-    def progress(self) -> float:
+    def progress(self, steps: int) -> float:
         """Spent share of the budget, 0..1 and beyond."""
-        return (time.monotonic() - self.began_s) / self.budget_s
+        return max((time.monotonic() - self.began_s) / self.budget_s, steps / self.max_steps)
 
-    def rate(self) -> float:
-        spent_s = time.monotonic() - self.began_s
-        if spent_s < self.warmup_s:
-            return self.peak * (spent_s + 0.05) / (self.warmup_s + 0.05)
-        share = min(1.0, (spent_s - self.warmup_s) / max(1e-6, self.budget_s - self.warmup_s))
+    def rate(self, steps: int) -> float:
+        share, warm = self.progress(steps), self.warmup_s / self.budget_s
+        if share < warm:
+            return self.peak * (share / warm + 0.01) / 1.01
+        share = min(1.0, (share - warm) / max(1e-6, 1.0 - warm))
         return self.peak * (self.final_ratio + (1 - self.final_ratio) * 0.5 * (1 + math.cos(math.pi * share)))
 
-    @property
-    def over(self) -> bool:
-        return self.progress() >= 1.0
+    def over(self, steps: int) -> bool:
+        return self.progress(steps) >= 1.0
 
 
 class RunLog:

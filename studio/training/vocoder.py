@@ -28,7 +28,7 @@ from studio.training.stepping import (
     Meter,
     Optimizer,
     RunLog,
-    WallSchedule,
+    Schedule,
     load_weights,
     run_began_s,
     save_weights,
@@ -225,19 +225,19 @@ def train(args: argparse.Namespace) -> None:
     wait_for_part(args.cache)
     grow()
     training = build(args, store)
-    schedule = WallSchedule(began_s, args.minutes * 60, args.rate, final_ratio=args.final_ratio)
-    judge_schedule = WallSchedule(
-        began_s, args.minutes * 60, args.judge_rate, warmup_s=0.0, final_ratio=args.final_ratio
+    schedule = Schedule(began_s, args.minutes * 60, args.rate, args.max_steps, final_ratio=args.final_ratio)
+    judge_schedule = Schedule(
+        began_s, args.minutes * 60, args.judge_rate, args.max_steps, warmup_s=0.0, final_ratio=args.final_ratio
     )
     spectral = GraphedStep(training.spectral_step, args.device)
     judged = GraphedStep(training.judged_step, args.device)
     meter, steps, judged_steps = Meter(), 0, 0
     report_s = saved_s = time.monotonic()
-    while not schedule.over and steps < args.max_steps:
-        training.optimizer.set_rate(schedule.rate())
-        training.judge_optimizer.set_rate(judge_schedule.rate())
-        training.predicted_share.fill_(max(0.0, min(0.75, 2 * schedule.progress() - 0.5)))
-        judging = schedule.progress() >= args.judges_from
+    while not schedule.over(steps):
+        training.optimizer.set_rate(schedule.rate(steps))
+        training.judge_optimizer.set_rate(judge_schedule.rate(steps))
+        training.predicted_share.fill_(max(0.0, min(0.75, 2 * schedule.progress(steps) - 0.5)))
+        judging = schedule.progress(steps) >= args.judges_from
         if judging and judged_steps == 0:
             run.write(step=steps, **meter.take(), **validate(training))
         meter.add((judged if judging else spectral)())
@@ -250,7 +250,7 @@ def train(args: argparse.Namespace) -> None:
             run.write(
                 step=steps,
                 judged_steps=judged_steps,
-                rate=schedule.rate(),
+                rate=schedule.rate(steps),
                 **meter.take(),
                 **validate(training),
             )

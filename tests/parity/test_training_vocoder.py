@@ -11,7 +11,7 @@ import torch
 from studio.models.hift.generator import Hift
 from studio.training import vocoder
 from studio.training.corpus import decode_part
-from studio.training.stepping import Optimizer, WallSchedule, load_weights
+from studio.training.stepping import Optimizer, Schedule, load_weights
 
 CORPUS = Path(__file__).resolve().parents[1] / "fixtures" / "tiny_corpus"
 
@@ -83,11 +83,20 @@ def test_a_gradient_that_is_not_finite_changes_nothing() -> None:
 def test_learning_rate_warms_up_then_falls_to_its_end_with_the_wall_clock(monkeypatch) -> None:
     now = [100.0]
     monkeypatch.setattr("studio.training.stepping.time.monotonic", lambda: now[0])
-    schedule = WallSchedule(began_s=100.0, budget_s=60.0, peak=1.0, warmup_s=6.0, final_ratio=0.1)
+    schedule = Schedule(began_s=100.0, budget_s=60.0, peak=1.0, max_steps=10**9, warmup_s=6.0, final_ratio=0.1)
     rates = []
     for second in range(61):
         now[0] = 100.0 + second
-        rates.append(schedule.rate())
+        rates.append(schedule.rate(0))
     assert rates[:7] == sorted(rates[:7]) and max(rates) == rates[6]
     assert rates[6:] == sorted(rates[6:], reverse=True)
-    assert abs(rates[60] - 0.1) < 1e-6 and schedule.over
+    assert abs(rates[60] - 0.1) < 1e-6 and schedule.over(0)
+
+
+def test_learning_rate_falls_with_the_steps_on_a_machine_of_any_speed(monkeypatch) -> None:
+    monkeypatch.setattr("studio.training.stepping.time.monotonic", lambda: 100.0)
+    schedule = Schedule(began_s=100.0, budget_s=60.0, peak=1.0, max_steps=20, warmup_s=6.0, final_ratio=0.1)
+    rates = [schedule.rate(step) for step in range(21)]
+    assert rates[2] == max(rates) == 1.0
+    assert rates[2:] == sorted(rates[2:], reverse=True)
+    assert abs(rates[20] - 0.1) < 1e-6 and schedule.over(20) and not schedule.over(19)
