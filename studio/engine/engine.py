@@ -250,6 +250,7 @@ class Engine:
             self._fail_all(EngineDead("engine.dead", seconds=seconds, retry_after_s=seconds))
 
     def _worker_ready(self) -> None:
+        self._rates.worker_started()
         if self._text_warming is None:
             # Not before: until then the page is being loaded, and the first worker leaves a core free.
             self._text_warming = asyncio.create_task(asyncio.to_thread(self._text.warm))

@@ -19,6 +19,8 @@ FIRST_GUESS_S_PER_ID = 0.1
 """Seconds of speech for one text id before any request was measured; phonemes are about so long."""
 RECENT_REQUESTS = 10
 """Requests whose worst unevenness a player is protected from."""
+UNPROVEN_S = 1.5 * BLOCK_S / FIRST_GUESS_RATE - FIRST_CHUNK_S
+"""Unevenness of a request that was not measured: the player waits for the second block."""
 
 
 def least_prebuffer_s(arrivals: Sequence[tuple[float, float]], later_s: float = 0.0) -> float:
@@ -44,6 +46,11 @@ class Rates:
         self._together: float | None = None
         self._s_per_id: float | None = None
         self._uneven_s: deque[float] = deque(maxlen=RECENT_REQUESTS)
+        self.worker_started()
+
+    def worker_started(self) -> None:
+        """Trust no evenness until it is shown again: a new process is slower for its first requests."""
+        self._uneven_s.extend([UNPROVEN_S] * RECENT_REQUESTS)
 
     def request_ended(self, summary: RequestSummary, text_ids: int, running: float) -> None:
         """Learn from a request that ended well. running: requests voiced at once meanwhile, on average."""
@@ -79,7 +86,7 @@ class Rates:
         rate = self.measured_rate(running) or FIRST_GUESS_RATE
         whole_s = self.expected_audio_s(text_ids)
         step_s = max(0.0, 1.5 * BLOCK_S / max(rate, 0.2) - FIRST_CHUNK_S)
-        uneven_s = max(step_s, *self._uneven_s, 0.0)
+        uneven_s = max(step_s, *self._uneven_s)
         return LEAST_PREBUFFER_S + min(whole_s, max(0.0, 1.0 - rate) * whole_s + uneven_s)
 
 

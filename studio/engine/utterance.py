@@ -23,7 +23,7 @@ from studio.speech import SAMPLE_RATE_HZ, Float32, Segment, SynthesisRequest
 logger = logging.getLogger(__name__)
 
 SEGMENT_PAUSE_S = 0.15
-ARRIVAL_JITTER_S = 0.03
+ARRIVAL_JITTER_S = 0.1
 """How much later than it was handed over a chunk may reach a player: the socket and the page's own turn."""
 SEGMENTS_AHEAD = 1
 """Segments whose tokens may be made before the one being heard has ended."""

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from studio.engine.rates import LEAST_PREBUFFER_S, RECENT_REQUESTS, Rates, least_prebuffer_s
+from studio.engine.rates import LEAST_PREBUFFER_S, RECENT_REQUESTS, UNPROVEN_S, Rates, least_prebuffer_s
 from studio.engine.scheduler import Playback, RowScheduler
 from studio.engine.stats import RequestSummary
 
@@ -12,8 +12,10 @@ SUMMARY = RequestSummary("id", "voice", "local", 50, 1, 250, 10.0, 0.0, 0.5, 0.5
 
 
 def rates(rate: float, running: int = 1, text_ids: int = 100) -> Rates:
+    """What is known after enough even requests at one rate."""
     measured = Rates()
-    measured.request_ended(replace(SUMMARY, rate=rate), text_ids, running)
+    for _ in range(RECENT_REQUESTS):
+        measured.request_ended(replace(SUMMARY, rate=rate), text_ids, running)
     return measured
 
 
@@ -53,7 +55,7 @@ def test_rate_is_shared_by_those_who_run() -> None:
     assert measured.measured_rate(1) == 2.0
     assert measured.measured_rate(4) == 0.5
     together = rates(1.0, running=3)
-    assert together.measured_rate(3) == 1.0 and together.measured_rate(1) == 1.0
+    assert together.measured_rate(3) == pytest.approx(1.0) == together.measured_rate(1)
 
 
 def test_broken_requests_teach_nothing() -> None:
@@ -82,6 +84,19 @@ def test_player_holds_what_the_least_even_of_the_recent_requests_needed() -> Non
     for _ in range(RECENT_REQUESTS):
         measured.request_ended(replace(SUMMARY, rate=3.0), 100, 1)
     assert measured.prebuffer_s(100, running=1) == easy_s
+
+
+def test_unproven_studio_lets_players_wait_for_the_second_block() -> None:
+    fresh = Rates()
+    fresh.request_ended(replace(SUMMARY, rate=5.0), 100, 1)
+    assert fresh.prebuffer_s(100, running=1) == LEAST_PREBUFFER_S + UNPROVEN_S
+
+
+def test_restarted_worker_has_to_prove_itself_again() -> None:
+    measured = rates(5.0)
+    assert measured.prebuffer_s(100, running=1) == LEAST_PREBUFFER_S
+    measured.worker_started()
+    assert measured.prebuffer_s(100, running=1) == LEAST_PREBUFFER_S + UNPROVEN_S
 
 
 def test_what_a_slow_request_needed_is_not_asked_for_twice() -> None:
