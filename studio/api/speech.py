@@ -26,6 +26,7 @@ from studio.engine.stream import SpeechStream
 from studio.errors import InvalidRequest, RequestAborted
 from studio.library.prompts import VoicePrompts
 from studio.library.store import VoiceStore
+from studio.library.voice import Voice
 from studio.speech import SAMPLE_RATE_HZ, AudioChunk, Float32, Sampling, ServedModel, SynthesisRequest
 
 MEDIA_TYPES = {
@@ -97,6 +98,24 @@ def refuse_unhonoured(body: SpeechBody) -> None:
         raise InvalidRequest("request.instructions", param="instructions")
 
 
+def voice_of(body: SpeechBody, store: VoiceStore) -> Voice:
+    """The voice of the request, by name or id. Raises InvalidRequest where none is named, VoiceNotFound."""
+    name = body.voice if isinstance(body.voice, str) else body.voice.id
+    if not name.strip():
+        raise InvalidRequest("voice.missing", param="voice")
+    return store.find(name)
+
+
+def with_defaults(body: SpeechBody, voice: Voice) -> SpeechBody:
+    """The request with the voice's own defaults for what it does not name."""
+    unnamed = {
+        n: v
+        for n, v in voice.defaults.items()
+        if n in body.__class__.model_fields.keys() - body.model_fields_set
+    }
+    return body.model_copy(update=unnamed)
+
+
 def speech_router(
     engine: Engine,
     store: VoiceStore,
@@ -109,13 +128,11 @@ def speech_router(
 
     @router.post("/v1/audio/speech")
     async def create_speech(request: Request, body: SpeechBody) -> Response:
+        voice = voice_of(body, store)
+        body = with_defaults(body, voice)
         refuse_unhonoured(body)
         wanted, sampling = format_of(body), sampling_of(body, model.sampling)
         engine.check(body.input)
-        name = body.voice if isinstance(body.voice, str) else body.voice.id
-        if not name.strip():
-            raise InvalidRequest("voice.missing", param="voice")
-        voice = store.find(name)
         client = client_of(request)
         engine.refuse_if_full(client)  # before a clip is encoded for it
         prompt = await prompts.of(voice)

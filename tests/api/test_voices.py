@@ -290,3 +290,11 @@ def test_voice_deleted_for_good_takes_its_clip_along(service) -> None:
     assert clip.exists()
     assert httpx.delete(voice_url(service, voice), params={"forever": True}).status_code == 200
     assert not clip.exists() and httpx.post(f"{voice_url(service, voice)}/restore").status_code == 404
+
+
+def test_defaults_of_a_voice_fill_what_a_request_does_not_name(service) -> None:
+    httpx.patch(voice_url(service), json={"defaults": {"seed": 5, "top_k": 3, "temperature": 0.5}})
+    spoken = {"input": "hi you", "voice": "Ada", "response_format": "pcm", "top_k": 9}
+    assert httpx.post(f"{service.url}/v1/audio/speech", json=spoken).headers["X-Seed"] == "5"
+    sampling = service.lm.samplings[-1]
+    assert (sampling.top_k, sampling.temperature) == (9, 0.5)
