@@ -1,9 +1,6 @@
 """The vocoder's stream against one-shot speech: any split, any neighbours, the same samples."""
 
-import json
 import math
-import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -12,18 +9,12 @@ from studio.models.hift import Hift
 from studio.models.hift.geometry import HiftGeometry
 from studio.models.hift.noise import normal_noise
 
-FIXTURES = Path(__file__).parents[1] / "fixtures"
-sys.path.insert(0, str(FIXTURES))
-from make_weights import fill  # noqa: E402
-
 TOLERANCE = 1e-4
 
 
 @pytest.fixture(scope="module")
-def model() -> Hift:
-    shapes = json.loads((FIXTURES / "keys" / "mini_hift.json").read_text())
-    state = {name: torch.from_numpy(value) for name, value in fill(shapes).items()}
-    return Hift.from_state(state).fold_weight_norm()
+def model(weights) -> Hift:
+    return Hift.from_state(weights("mini", "hift")).fold_weight_norm()
 
 
 def random_mel(frames: int, seed: int) -> torch.Tensor:

@@ -201,9 +201,13 @@ class SpeechLm(nn.Module):
         """The tensors of llm.pt by their official names (the tied text head left out)."""
         return dict(self.state_dict())
 
-    def load_official(self, tensors: dict[str, Tensor]) -> None:
-        """Raises: RuntimeError naming what does not fit; the tied text head is optional and not read."""
-        self.load_state_dict({k: v for k, v in tensors.items() if k != "llm.model.lm_head.weight"})
+    def load_official(self, tensors: dict[str, Tensor], *, assign: bool = False) -> None:
+        """Raises: RuntimeError naming what does not fit; the tied text head is optional and not read.
+
+        assign: the given tensors become the model's, so that one made on the meta device needs no memory twice.
+        """
+        named = {k: v for k, v in tensors.items() if k != "llm.model.lm_head.weight"}
+        self.load_state_dict(named, assign=assign)
 
 
 def rope_table(positions: Tensor, s: SpeechLmSizes, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
