@@ -80,6 +80,8 @@ class SynthesisRequest:
     sampling: Sampling = field(default_factory=Sampling)
     client: str = "local"
     """Whose turn it is in the fair queue: a session, an API key or an address."""
+    spoken: tuple[tuple[int, ...], ...] = ()
+    """Speech tokens of an earlier take, segment by segment: they are voiced again, and the LM is not asked."""
 
 
 @dataclass(frozen=True, slots=True)

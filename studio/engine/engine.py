@@ -24,7 +24,14 @@ from studio.engine.stream import SpeechStream
 from studio.engine.utterance import EngineParts, Utterance
 from studio.engine.voicing import Voicing
 from studio.engine.worker import WorkerState
-from studio.errors import EngineDead, EngineDraining, EngineNotReady, StudioError, SynthesisError
+from studio.errors import (
+    EngineDead,
+    EngineDraining,
+    EngineNotReady,
+    InvalidRequest,
+    StudioError,
+    SynthesisError,
+)
 from studio.messages import MessageKey
 from studio.protocols import Clock, SpeechLM, Token2Wav
 from studio.speech import Segment, SynthesisRequest
@@ -134,6 +141,8 @@ class Engine:
             # Grammars take up to a second for a long text; the loop must go on voicing others meanwhile.
             segments = await asyncio.to_thread(self._text.segments, request.text)
             prompt_ids = await asyncio.to_thread(self._text.prompt_ids, request.voice.prompt_text)
+            if request.spoken and len(request.spoken) != len(segments):
+                raise InvalidRequest("take.other_segments", param="take")
         except BaseException:
             ticket.leave()
             raise

@@ -24,6 +24,8 @@ class SpeechStream:
         self.request_id = request_id
         self.prebuffer_s = 0.0
         """Seconds of sound that a player should hold before it starts, by the rates measured lately."""
+        self.spoken: list[list[int]] = []
+        """Speech tokens so far, segment by segment; with the same request they make the same sound again."""
         self._on_read = on_read
         self._abort = abort
         self._chunks: deque[AudioChunk] = deque()

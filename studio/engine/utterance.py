@@ -73,6 +73,7 @@ class Utterance:
         self._full = asyncio.Event()
         self._room = asyncio.Event()
         self.stream = SpeechStream(request_id, self._on_read, self._abort)
+        self.stream.spoken = [[] for _ in segments]
         self._task = asyncio.create_task(self._run(), name=f"utterance {request_id}")
 
     def on_end(self, observer: Callable[[RequestSummary], None]) -> None:
@@ -140,6 +141,9 @@ class Utterance:
 
     async def _generate(self, number: int, row: Row, segment: Segment) -> None:
         """One segment's tokens, offered to its row as they come."""
+        if self._request.spoken:
+            self._spoken(number, row, self._request.spoken[number], final=True)
+            return
         prompt = LmPrompt(self._prompt_ids, tuple(segment.token_ids), self._request.voice.speech_tokens)
         sampling = replace(self._request.sampling, seed=self._seed(number))
         reason: str | None = None
@@ -147,15 +151,19 @@ class Utterance:
         async with contextlib.aclosing(deltas):  # type: ignore[type-var]
             async for delta in deltas:
                 reason = delta.finish_reason
-                self._tokens += len(delta.tokens)
                 if reason == "length":
                     raise RunawaySpeech("speech.runaway")
                 if reason is not None and row.tokens + len(delta.tokens) == 0:
                     raise NoSpeech("speech.none")
-                row.offer(delta.tokens, final=reason is not None)
+                self._spoken(number, row, delta.tokens, final=reason is not None)
                 if reason is not None:
                     return
         raise SpeechLMError("speech.lm_failed", reason="it ended without a finish reason")
+
+    def _spoken(self, number: int, row: Row, tokens: Sequence[int], final: bool) -> None:
+        self._tokens += len(tokens)
+        self.stream.spoken[number].extend(tokens)
+        row.offer(tokens, final)
 
     async def _voice(self, rows: Sequence[Row], ahead: asyncio.Semaphore) -> None:
         for number, row in enumerate(rows):

@@ -50,9 +50,17 @@ class Stage:
     workers: tuple[FakeWorker, ...]
 
     async def submit(
-        self, text: str = "hello dear world", voice: str = "anna", client: str = "local", seed: int = 0
+        self,
+        text: str = "hello dear world",
+        voice: str = "anna",
+        client: str = "local",
+        seed: int = 0,
+        spoken: tuple[tuple[int, ...], ...] = (),
     ) -> SpeechStream:
-        return await self.engine.submit(SynthesisRequest(text, voice_prompt(voice), Sampling(seed=seed), client))
+        sampling = Sampling(seed=seed)
+        return await self.engine.submit(
+            SynthesisRequest(text, voice_prompt(voice), sampling, client, spoken=spoken)
+        )
 
     async def all_is_free(self) -> bool:
         """Nothing is held anywhere: no request, no tokens being made, no row."""

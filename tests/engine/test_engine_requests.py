@@ -15,6 +15,7 @@ from studio.errors import (
     EngineDead,
     EngineDraining,
     EngineNotReady,
+    InvalidRequest,
     NoSpeech,
     QueueFull,
     RequestAborted,
@@ -384,3 +385,20 @@ async def test_player_holds_more_when_the_studio_was_slower_than_real_time(stage
     # two words last 2 s; at a quarter of real time all of it is held, and the least
     assert slow > unmeasured and slow == pytest.approx(2.0 + LEAST_PREBUFFER_S)
     assert stage.engine.measured_rate() == pytest.approx(0.25, rel=0.5)
+
+
+async def test_spoken_tokens_are_voiced_again_without_the_speech_lm(stage: Stage) -> None:
+    for tokens in (40, 30):
+        stage.lm.enqueue(Say(tokens), Finish())
+    first = await stage.submit("one two. three four")
+    samples = await read_all(first)
+    asked = len(stage.lm.prompts)
+    again = await stage.submit("one two. three four", spoken=tuple(map(tuple, first.spoken)))
+    assert np.array_equal(await read_all(again), samples)
+    assert again.spoken == first.spoken and len(stage.lm.prompts) == asked == 2
+
+
+async def test_spoken_tokens_of_other_segments_are_refused(stage: Stage) -> None:
+    with pytest.raises(InvalidRequest, match="segments"):
+        await stage.submit("one two. three four", spoken=((1, 2, 3),))
+    assert stage.engine.state().running == 0
