@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -165,3 +165,14 @@ class Token2WavScheduler(Protocol):
     def next_batch(self, now_s: float) -> list[RowStep]: ...
 
     def drop(self, row_id: str) -> None: ...
+
+
+class KeepsSound(Protocol):
+    """What a recorder of takes needs of a stream of speech: `engine.stream.SpeechStream`."""
+
+    request_id: str
+    spoken: list[list[int]]
+
+    def when_read(self, observer: Callable[[Float32], Awaitable[None]]) -> None:
+        """Hand all of the sound to the observer once it was read, before the stream ends."""
+        ...

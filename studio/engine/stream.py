@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 
+import numpy as np
+
 from studio.errors import RequestAborted, StudioError
 from studio.speech import SAMPLE_RATE_HZ, AudioChunk, Float32
 
@@ -27,6 +29,8 @@ class SpeechStream:
         self.spoken: list[list[int]] = []
         """Speech tokens so far, segment by segment; with the same request they make the same sound again."""
         self._on_read = on_read
+        self._when_read: Callable[[Float32], Awaitable[None]] | None = None
+        self._read: list[Float32] = []
         self._abort = abort
         self._chunks: deque[AudioChunk] = deque()
         self._pushed = 0
@@ -39,6 +43,15 @@ class SpeechStream:
     def waiting_s(self) -> float:
         """Seconds of sound made and not yet read."""
         return self._waiting_samples / SAMPLE_RATE_HZ
+
+    def when_read(self, observer: Callable[[Float32], Awaitable[None]]) -> None:
+        """Gather the sound while it is read, and hand all of it to the observer once, before the stream ends."""
+        self._when_read = observer
+
+    async def _all_read(self) -> None:
+        if self._when_read is not None and self._read:
+            observer, self._when_read = self._when_read, None
+            await observer(np.concatenate(self._read))
 
     def push(self, samples: Float32) -> None:
         """Hand over sound. The engine's side."""
@@ -69,8 +82,11 @@ class SpeechStream:
                 chunk = self._chunks.popleft()
                 self._waiting_samples -= len(chunk.samples)
                 self._on_read()
+                if self._when_read is not None:
+                    self._read.append(chunk.samples)
                 return chunk
             if self._ended:
+                await self._all_read()
                 raise StopAsyncIteration
             self._changed.clear()
             await self._changed.wait()

@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 
 NOUNS = {"speech", "messages", "protocols", "errors", "settings", "checkpoint", "database"}
-SERVED = NOUNS | {"engine", "library", "listening", "metrics", "audio", "text"}
+SERVED = NOUNS | {"engine", "library", "listening", "metrics", "audio", "text", "takes", "script"}
 COMMAND = SERVED | {"models", "backends", "training"}
 # room or module of studio/ -> what it may import from studio/, besides itself
 MAY_IMPORT: dict[str, set[str]] = {
@@ -29,6 +29,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "backends": NOUNS - {"settings"} | {"models", "audio", "channel"},
     "engine": NOUNS - {"settings"} | {"channel", "audio", "text"},
     "library": NOUNS - {"settings"} | {"audio", "text"},
+    "takes": NOUNS - {"settings"} | {"audio", "library"},
+    "script": NOUNS - {"settings"} | {"audio", "engine", "library", "takes"},
     "listening": NOUNS - {"settings"} | {"audio", "text"},
     "metrics": NOUNS | {"engine"},
     "api": SERVED,
@@ -41,7 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "setup": set(),
     "readme": {"settings"},
 }
-WEB_ROOMS = {"engine", "api", "ui", "library", "listening", "metrics", "audio", "text"} | NOUNS
+WEB_ROOMS = {"engine", "api", "ui", "library", "takes", "script", "listening", "metrics", "audio", "text"} | NOUNS
 HEAVY = {"torch", "torchaudio", "vllm", "transformers", "onnxruntime"}
 
 # file -> why it goes against the table

@@ -1,0 +1,208 @@
+"""Takes in SQLite and their sound in FLAC files named by id; the oldest make room for new ones. Knows no settings."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import soundfile
+
+from studio.audio.loudness import loudness_of
+from studio.database import open_database
+from studio.errors import ClientError, NotFound
+from studio.speech import SAMPLE_RATE_HZ, Float32
+
+SCHEMA = Path(__file__).with_name("schema")
+PAGE_TAKES = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    """One finished utterance. request: its SynthesisRequest as JSON; line: the script line that it is kept for."""
+
+    id: str
+    client: str
+    created_s: float
+    voice: str
+    voice_name: str
+    voice_key: str
+    model: str
+    request: str
+    text: str
+    seed: int
+    spoken: str
+    audio_s: float
+    lufs: float
+    peak_dbfs: float
+    size_bytes: int
+    starred: int
+    line: str
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """How much is kept: takes and bytes of one client, bytes of all, and the most that may be."""
+
+    takes: int
+    own_bytes: int
+    all_bytes: int
+    limit_bytes: int
+
+
+COLUMNS = ", ".join(Take.__slots__)
+
+
+class TakeStore:
+    """The table of takes and the folder of their sound; any thread may call."""
+
+    def __init__(self, folder: Path, max_mb: float, now: Callable[[], float] = time.time) -> None:
+        self._sound = folder / "sound"
+        self._sound.mkdir(parents=True, exist_ok=True)
+        self._limit_bytes = int(max_mb * 1e6)
+        self._now = now
+        self._db = open_database(folder / "takes.sqlite", SCHEMA)
+        self._making_room = threading.Lock()
+        for left in self._sound.glob("*.part"):
+            left.unlink()
+
+    @property
+    def keeps_history(self) -> bool:
+        return self._limit_bytes > 0
+
+    def close(self) -> None:
+        self._db.close()
+
+    def add(
+        self,
+        take_id: str,
+        client: str,
+        samples: Float32,
+        spoken: Sequence[Sequence[int]],
+        request: dict[str, object],
+        *,
+        voice: str,
+        voice_name: str,
+        voice_key: str,
+        model: str,
+        line: str = "",
+    ) -> Take:
+        """Keep a take: samples float32 [n] at 24 kHz are kept as 16 bits. Takes its time: call it in a thread.
+
+        Raises: ClientError take.no_room when even without the takes that may be forgotten there is no room.
+        """
+        tokens = json.dumps(spoken, separators=(",", ":"))
+        loudness = loudness_of(samples, SAMPLE_RATE_HZ)
+        partial = self._sound / f"{uuid.uuid4().hex}.part"
+        soundfile.write(partial, np.clip(samples, -1, 1), SAMPLE_RATE_HZ, format="FLAC", subtype="PCM_16")
+        size_bytes = partial.stat().st_size + len(tokens)
+        sampling = request.get("sampling")
+        take = Take(
+            take_id, client, self._now(), voice, voice_name, voice_key, model,
+            json.dumps(request, ensure_ascii=False), str(request["text"]),
+            int(sampling["seed"]) if isinstance(sampling, dict) else 0,
+            tokens, len(samples) / SAMPLE_RATE_HZ, loudness.lufs, loudness.peak_dbfs, size_bytes, 0, line,
+        )  # fmt: skip
+        with self._making_room:
+            try:
+                self._make_room(size_bytes)
+            except ClientError:
+                partial.unlink()
+                raise
+            os.replace(partial, self._file(take_id))
+            marks = ", ".join("?" * len(Take.__slots__))
+            values = [getattr(take, column) for column in Take.__slots__]
+            self._db.execute(f"INSERT INTO take ({COLUMNS}) VALUES ({marks})", values)
+        return take
+
+    def find(self, client: str, take_id: str) -> Take:
+        """A client's own take. Raises NotFound, for other people's too."""
+        rows = self._select("client = ? AND id = ?", [client, take_id], 1)
+        if not rows:
+            raise NotFound("take.not_found", param="take")
+        return rows[0]
+
+    def search(
+        self, client: str, words: str = "", starred: bool = False, before_s: float | None = None
+    ) -> list[Take]:
+        """A page of a client's takes, newest first: those whose text or voice has every word, in any case."""
+        where = "client = ?"
+        values: list[object] = [client]
+        for word in words.split()[:8]:
+            where += r" AND (text LIKE ? ESCAPE '\' OR voice_name LIKE ? ESCAPE '\')"
+            values += 2 * ["%" + "".join("\\" + sign if sign in r"\%_" else sign for sign in word) + "%"]
+        if starred:
+            where += " AND starred = 1"
+        if before_s is not None:
+            where += " AND created_s < ?"
+            values.append(before_s)
+        return self._select(where, values, PAGE_TAKES)
+
+    def of_line(self, line: str) -> list[Take]:
+        """A script line's takes, the oldest first."""
+        return self._select("line = ?", [line], 1000)[::-1]
+
+    def let_go(self, line: str) -> None:
+        """The takes of a line are kept for it no longer; they stay in the history until room is needed."""
+        self._db.execute("UPDATE take SET line = '' WHERE line = ?", [line])
+
+    def star(self, client: str, take_id: str, starred: bool) -> Take:
+        """A take with a star is not forgotten for want of room."""
+        self._db.execute("UPDATE take SET starred = ? WHERE client = ? AND id = ?", [starred, client, take_id])
+        return self.find(client, take_id)
+
+    def delete(self, client: str, take_id: str) -> Take:
+        take = self.find(client, take_id)
+        self._forget(take_id)
+        return take
+
+    def samples(self, take: Take) -> Float32:
+        """The sound, float32 [n] at 24 kHz. Raises NotFound if its file is gone."""
+        try:
+            return soundfile.read(self._file(take.id), dtype="float32")[0]
+        except soundfile.LibsndfileError:
+            raise NotFound("take.not_found", param="take") from None
+
+    def usage(self, client: str) -> Usage:
+        takes, own = self._db.execute(
+            "SELECT count(*), coalesce(sum(size_bytes), 0) FROM take WHERE client = ?", [client]
+        ).fetchone()
+        return Usage(takes, own, self._all_bytes(), self._limit_bytes)
+
+    def _file(self, take_id: str) -> Path:
+        return self._sound / f"{take_id}.flac"
+
+    def _select(self, where: str, values: Sequence[object], limit: int) -> list[Take]:
+        order = "ORDER BY created_s DESC, rowid DESC LIMIT ?"
+        rows = self._db.execute(f"SELECT {COLUMNS} FROM take WHERE {where} {order}", [*values, limit])
+        return [Take(*row) for row in rows.fetchall()]
+
+    def _all_bytes(self) -> int:
+        return int(self._db.execute("SELECT coalesce(sum(size_bytes), 0) FROM take").fetchone()[0])
+
+    def _make_room(self, size_bytes: int) -> None:
+        """Forget the oldest takes that nothing keeps, until so many bytes fit."""
+        spare = self._limit_bytes - size_bytes - self._all_bytes()
+        if spare >= 0:
+            return
+        kept_for_nothing = "SELECT id, size_bytes FROM take WHERE starred = 0 AND line = '' ORDER BY created_s, rowid"
+        going = []
+        for take_id, freed_bytes in self._db.execute(kept_for_nothing).fetchall():
+            going.append(take_id)
+            spare += freed_bytes
+            if spare >= 0:
+                break
+        else:
+            raise ClientError("take.no_room", limit=self._limit_bytes / 1e6)
+        for take_id in going:
+            self._forget(take_id)
+
+    def _forget(self, take_id: str) -> None:
+        self._db.execute("DELETE FROM take WHERE id = ?", [take_id])
+        self._file(take_id).unlink(missing_ok=True)

@@ -1,0 +1,95 @@
+"""Takes survive a restart, belong to one client each, are found by words, and make room for newer ones."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from studio.errors import ClientError, NotFound
+from studio.takes.store import Take, TakeStore
+
+NOISE = (0.2 * np.random.default_rng(1).standard_normal(24_000)).clip(-1, 1).astype(np.float32)
+"""A second that FLAC cannot make small: some 45 KB."""
+Keep = Callable[..., Take]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> TakeStore:
+    ticks = iter(range(1, 1000))
+    return TakeStore(tmp_path, max_mb=0.2, now=lambda: float(next(ticks)))
+
+
+@pytest.fixture
+def keep(store: TakeStore) -> Keep:
+    def keep_one(take_id: str, client: str = "ada", text: str = "hello", voice: str = "Clara", line: str = "") -> Take:
+        request = {"text": text, "sampling": {"seed": 7}}
+        about = {"voice": "v1", "voice_name": voice, "voice_key": "k", "model": "m"}
+        return store.add(take_id, client, NOISE, [[1, 2], [3]], request, **about, line=line)
+
+    return keep_one
+
+
+def ids(takes: list[Take]) -> list[str]:
+    return [take.id for take in takes]
+
+
+def test_take_is_there_after_a_restart_sound_tokens_and_all(store: TakeStore, keep: Keep, tmp_path: Path) -> None:
+    made = keep("a")
+    store.close()
+    again = TakeStore(tmp_path, max_mb=0.2)
+    assert again.find("ada", "a") == made
+    assert (made.seed, made.spoken, made.audio_s) == (7, "[[1,2],[3]]", 1.0)
+    assert np.abs(again.samples(made) - NOISE).max() < 1e-4
+
+
+def test_nobody_finds_stars_or_deletes_the_take_of_another(store: TakeStore, keep: Keep) -> None:
+    keep("a")
+    for attempt in (store.find, store.delete, lambda client, take: store.star(client, take, True)):
+        with pytest.raises(NotFound):
+            attempt("bob", "a")
+    assert store.search("bob") == [] and not store.find("ada", "a").starred
+
+
+def test_history_is_searched_by_words_of_text_and_voice(store: TakeStore, keep: Keep) -> None:
+    keep("a", text="The old lighthouse")
+    keep("b", text="100% sure", voice="Owen")
+    keep("c", text="今天天气真好")
+    assert ids(store.search("ada")) == ["c", "b", "a"]
+    assert ids(store.search("ada", "LIGHT old")) == ["a"]
+    assert ids(store.search("ada", "天气")) == ["c"]
+    assert ids(store.search("ada", "owen")) == ["b"]
+    assert ids(store.search("ada", "0%")) == ["b"] and store.search("ada", "1_0") == []
+    store.star("ada", "a", True)
+    assert ids(store.search("ada", starred=True)) == ["a"]
+
+
+def test_oldest_take_goes_first_but_none_with_a_star_or_of_a_script(
+    store: TakeStore, keep: Keep, tmp_path: Path
+) -> None:
+    keep("starred"), keep("line", line="l1"), keep("old"), keep("newer")
+    store.star("ada", "starred", True)
+    keep("newest")
+    assert ids(store.search("ada")) == ["newest", "newer", "line", "starred"]
+    assert {file.stem for file in (tmp_path / "sound").iterdir()} == {"newest", "newer", "line", "starred"}
+    usage = store.usage("ada")
+    assert usage.takes == 4 and usage.own_bytes == usage.all_bytes <= usage.limit_bytes == 200_000
+
+
+def test_full_of_kept_takes_refuses_and_forgets_nothing(store: TakeStore, keep: Keep, tmp_path: Path) -> None:
+    for number in range(4):
+        keep(str(number), line="l1")
+    with pytest.raises(ClientError, match="star"):
+        keep("more")
+    assert len(store.of_line("l1")) == 4 and len(list((tmp_path / "sound").iterdir())) == 4
+    store.let_go("l1")
+    keep("more")
+    assert ids(store.search("ada")) == ["more", "3", "2", "1"]
+
+
+def test_deleted_take_leaves_no_file(store: TakeStore, keep: Keep, tmp_path: Path) -> None:
+    take = keep("a")
+    store.delete("ada", "a")
+    assert list((tmp_path / "sound").iterdir()) == [] and store.search("ada") == []
+    with pytest.raises(NotFound):
+        store.samples(take)
