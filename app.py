@@ -40,7 +40,11 @@ def build(settings: Settings) -> FastAPI:
         for name, program in (("lm", "vllm_lm"), ("token2wav", "torch_token2wav"))
     )
     frontend = TextFrontend.load(
-        checkpoint.tokenizer_folder, checkpoint.text_frontend, checkpoint.languages, settings.max_text_chars
+        checkpoint.tokenizer_folder,
+        checkpoint.text_frontend,
+        checkpoint.languages,
+        settings.max_text_chars,
+        checkpoint.sound_tags,
     )
     token2wav = Token2WavClient(token2wav_worker)
     engine = Engine(
@@ -65,7 +69,14 @@ def build(settings: Settings) -> FastAPI:
         fingerprint(checkpoint),
         prepare=token2wav.prepare,
     )
-    model = ServedModel(settings.served_model_name or checkpoint.id, settings.sampling(checkpoint.sampling))
+    model = ServedModel(
+        settings.served_model_name or checkpoint.id,
+        settings.sampling(checkpoint.sampling),
+        checkpoint.modes,
+        checkpoint.sound_tags,
+        checkpoint.languages,
+        checkpoint.interleaved,
+    )
     return build_web(engine, store, prompts, settings, model)
 
 

@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 import yaml
 
 from studio.errors import CheckpointError
-from studio.speech import Sampling
+from studio.speech import MODES, SOUND_TAGS, Mode, Sampling
 
 FILE = "cosyvoice2.yaml"
 TOKENIZER_FOLDER = "CosyVoice-BlankEN"
@@ -30,7 +30,8 @@ class Checkpoint:
     """id: name in /v1/models; text_frontend: "raw" or "spoken" (text/spoken.py).
 
     Speech tokens of a segment are at least min_token_text_ratio and at most max_token_text_ratio times its text ids.
-    sampling: what a request that names no sampling gets; the defaults are the official model's.
+    sampling: what a request that names no sampling gets. modes, sound_tags, interleaved: what it honours, as in
+    ServedModel. The defaults are the official model's.
     """
 
     folder: Path
@@ -40,6 +41,9 @@ class Checkpoint:
     min_token_text_ratio: float = 2.0
     max_token_text_ratio: float = 20.0
     sampling: Sampling = field(default_factory=Sampling)
+    modes: tuple[Mode, ...] = MODES
+    sound_tags: tuple[str, ...] = SOUND_TAGS
+    interleaved: bool = True
 
     @property
     def tokenizer_folder(self) -> Path:
@@ -70,12 +74,18 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         found = yaml.load(file.read_text(encoding="utf-8"), Loader=_PlainLoader)
         given: dict[str, Any] = dict((found or {}).get("checkpoint") or {})
         given["languages"] = tuple(given.get("languages") or LANGUAGES)
+        for name in {"modes", "sound_tags"} & given.keys():
+            given[name] = tuple(given[name] or ())
         given["sampling"] = Sampling(**(given.get("sampling") or {}))
         checkpoint = Checkpoint(folder, **{"id": folder.resolve().name, **given})
     except (yaml.YAMLError, UnicodeDecodeError, TypeError, ValueError, AttributeError) as error:
         raise CheckpointError("checkpoint.unreadable", file=FILE, reason=error, folder=folder) from error
+    reason = ""
     if checkpoint.text_frontend not in get_args(FrontendKind):
         reason = f"text_frontend {checkpoint.text_frontend!r} is none of {', '.join(get_args(FrontendKind))}"
+    if unknown := [mode for mode in checkpoint.modes if mode not in MODES]:
+        reason = f"mode {unknown[0]!r} is none of {', '.join(MODES)}"
+    if reason:
         raise CheckpointError("checkpoint.unreadable", file=FILE, reason=reason, folder=folder)
     return checkpoint
 

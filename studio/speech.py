@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,17 @@ PROMPT_MAX_S = 30.0
 PROMPT_RATE_HZ = 16_000
 """What the speech tokenizer and the speaker encoder read; a slower clip is refused."""
 
+Mode = Literal["zero_shot", "cross_lingual", "instruct", "preset", "conversion"]
+"""What the speech LM is given beside the text. zero_shot: transcript and speech of the prompt; cross_lingual: neither,
+so that a voice may speak another language than its clip; instruct: an instruction; preset: nothing, for a voice that is
+only an embedding. conversion asks no LM: the speech tokens come from another clip."""
+MODES: tuple[Mode, ...] = get_args(Mode)
+SOUND_TAGS = (
+    "[breath]", "<strong>", "</strong>", "[noise]", "[laughter]", "[cough]", "[clucking]", "[accent]",
+    "[quick_breath]", "<laughter>", "</laughter>", "[hissing]", "[sigh]", "[vocalized-noise]", "[lipsmack]", "[mn]",
+)  # fmt: skip
+"""What CosyVoice2's tokenizer knows as sounds, in the order of their ids."""
+
 Float32 = NDArray[np.float32]
 Int32 = NDArray[np.int32]
 
@@ -31,6 +43,7 @@ class VoicePrompt:
     """What cloning needs of a clip, computed once when the voice is saved.
 
     speech_tokens: int32 [N]; mel: float32 [2 N, 80] (natural log); speaker_embedding: float32 [192].
+    A preset voice is an embedding alone: N is 0 and there is no prompt text.
     key: content hash of the clip, transcript and checkpoint; equal keys mean equal prompts.
     """
 
@@ -50,6 +63,14 @@ class VoicePrompt:
                 f"speaker embedding has shape {self.speaker_embedding.shape}, expected ({SPEAKER_DIM},)"
             )
 
+    @property
+    def modes(self) -> tuple[Mode, ...]:
+        """The modes that it holds enough for, the one to take unasked first."""
+        if not len(self.speech_tokens):
+            return ("preset", "instruct", "conversion")
+        with_clip: tuple[Mode, ...] = ("cross_lingual", "instruct", "conversion")
+        return ("zero_shot", *with_clip) if self.prompt_text.strip() else with_clip
+
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
@@ -65,10 +86,17 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """What clients see of the loaded checkpoint: its name, and the sampling of requests that name none."""
+    """What clients see of the loaded checkpoint: its name, and what it honours; all else is refused with the reason.
+
+    sampling: of requests that name none. interleaved: whether its LM can begin before the text is whole.
+    """
 
     name: str
     sampling: Sampling = field(default_factory=Sampling)
+    modes: tuple[Mode, ...] = MODES
+    sound_tags: tuple[str, ...] = SOUND_TAGS
+    languages: tuple[str, ...] = ("en", "zh", "ja", "ko")
+    interleaved: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +110,19 @@ class SynthesisRequest:
     """Whose turn it is in the fair queue: a session, an API key or an address."""
     spoken: tuple[tuple[int, ...], ...] = ()
     """Speech tokens of an earlier take, segment by segment: they are voiced again, and the LM is not asked."""
+    mode: Mode = "zero_shot"
+    instructions: str = ""
+    """What mode instruct follows, as typed; the end-of-prompt mark is ours to append."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ConversionRequest:
+    """A clip's speech in another voice: its speech tokens, int32 [N], take the place of a speech LM's."""
+
+    speech_tokens: Int32
+    voice: VoicePrompt
+    seed: int = 0
+    client: str = "local"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
+from studio.api.modes import mode_of, refuse_unhonoured
 from studio.audio.encode import (
     FORMATS,
     STREAMED_FORMATS,
@@ -46,7 +47,7 @@ class VoiceRef(BaseModel):
 
 
 class SpeechBody(BaseModel):
-    """OpenAI's fields; `seed` and the sampling fields are ours. Unknown fields are refused, not ignored."""
+    """OpenAI's fields; `mode`, `seed` and the sampling fields are ours. Unknown fields are refused, not ignored."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -56,6 +57,7 @@ class SpeechBody(BaseModel):
     response_format: str | None = None
     speed: float = 1.0
     instructions: str | None = None
+    mode: Literal["zero_shot", "cross_lingual", "instruct", "preset"] | None = None
     stream_format: Literal["audio"] = "audio"
     seed: int | None = None
     temperature: Annotated[float | None, Field(ge=0.05, le=2.0)] = None
@@ -90,14 +92,6 @@ def format_of(body: SpeechBody) -> str:
     return wanted
 
 
-def refuse_unhonoured(body: SpeechBody) -> None:
-    """A control that the model does not honour is an error, never silently ignored."""
-    if body.speed != 1.0:
-        raise InvalidRequest("request.speed", param="speed")
-    if body.instructions:
-        raise InvalidRequest("request.instructions", param="instructions")
-
-
 def voice_of(body: SpeechBody, store: VoiceStore) -> Voice:
     """The voice of the request, by name or id. Raises InvalidRequest where none is named, VoiceNotFound."""
     name = body.voice if isinstance(body.voice, str) else body.voice.id
@@ -130,13 +124,18 @@ def speech_router(
     async def create_speech(request: Request, body: SpeechBody) -> Response:
         voice = voice_of(body, store)
         body = with_defaults(body, voice)
-        refuse_unhonoured(body)
+        if body.speed != 1.0:
+            raise InvalidRequest("request.speed", param="speed")
+        refuse_unhonoured(model, body.mode, body.instructions)
         wanted, sampling = format_of(body), sampling_of(body, model.sampling)
         engine.check(body.input)
         client = client_of(request)
         engine.refuse_if_full(client)  # before a clip is encoded for it
         prompt = await prompts.of(voice)
-        stream = await engine.submit(SynthesisRequest(body.input, prompt, sampling, client))
+        mode = mode_of(model, prompt, body.mode, body.instructions)
+        stream = await engine.submit(
+            SynthesisRequest(body.input, prompt, sampling, client, mode, body.instructions or "")
+        )
         headers = {
             "X-Request-Id": stream.request_id,
             "X-Seed": str(sampling.seed),

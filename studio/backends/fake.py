@@ -27,6 +27,7 @@ from studio.speech import (
     Float32,
     Sampling,
     Segment,
+    SynthesisRequest,
     VoicePrompt,
 )
 
@@ -233,13 +234,18 @@ class WordFrontend:
 
     def segments(self, text: str) -> tuple[Segment, ...]:
         sentences = [sentence.strip() for sentence in text.split(".") if sentence.strip()]
-        return tuple(Segment(sentence, self.prompt_ids(sentence)) for sentence in sentences)
+        return tuple(Segment(sentence, word_ids(sentence)) for sentence in sentences)
 
-    def prompt_ids(self, prompt_text: str) -> tuple[int, ...]:
-        return tuple(zlib.crc32(word.encode()) % 1000 for word in prompt_text.split())
+    def prompt_ids(self, request: SynthesisRequest) -> tuple[int, ...]:
+        texts = {"zero_shot": request.voice.prompt_text, "instruct": request.instructions}
+        return word_ids(texts.get(request.mode, ""))
 
     def warm(self) -> None:
         return None
+
+
+def word_ids(text: str) -> tuple[int, ...]:
+    return tuple(zlib.crc32(word.encode()) % 1000 for word in text.split())
 
 
 class FakePromptEncoder:

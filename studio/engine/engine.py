@@ -52,7 +52,9 @@ class TextFrontend(Protocol):
         """Called in a thread. Raises InvalidRequest text.* for text that cannot be spoken."""
         ...
 
-    def prompt_ids(self, prompt_text: str) -> tuple[int, ...]: ...
+    def prompt_ids(self, request: SynthesisRequest) -> tuple[int, ...]:
+        """What stands before the text: the voice's transcript, an instruction or nothing, by the request's mode."""
+        ...
 
     def warm(self) -> None:
         """Load what the first text would wait for; called in a thread."""
@@ -140,7 +142,7 @@ class Engine:
         try:
             # Grammars take up to a second for a long text; the loop must go on voicing others meanwhile.
             segments = await asyncio.to_thread(self._text.segments, request.text)
-            prompt_ids = await asyncio.to_thread(self._text.prompt_ids, request.voice.prompt_text)
+            prompt_ids = await asyncio.to_thread(self._text.prompt_ids, request)
             if request.spoken and len(request.spoken) != len(segments):
                 raise InvalidRequest("take.other_segments", param="take")
         except BaseException:
@@ -159,6 +161,11 @@ class Engine:
         """
         self._text.check(text)
         self._refuse_unless_ready()
+
+    async def preview(self, text: str) -> Sequence[Segment]:
+        """The text as it would be spoken, normalised and cut; needs no model. Raises InvalidRequest text.*."""
+        self._text.check(text)
+        return await asyncio.to_thread(self._text.segments, text)
 
     def refuse_if_full(self, client: str) -> None:
         """Refuse a client that submit would refuse now for want of a place. Raises QueueFull, EngineDraining."""

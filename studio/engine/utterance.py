@@ -144,7 +144,9 @@ class Utterance:
         if self._request.spoken:
             self._spoken(number, row, self._request.spoken[number], final=True)
             return
-        prompt = LmPrompt(self._prompt_ids, tuple(segment.token_ids), self._request.voice.speech_tokens)
+        voice = self._request.voice
+        heard = voice.speech_tokens if self._request.mode == "zero_shot" else voice.speech_tokens[:0]
+        prompt = LmPrompt(self._prompt_ids, tuple(segment.token_ids), heard)
         sampling = replace(self._request.sampling, seed=self._seed(number))
         reason: str | None = None
         deltas = self._parts.lm.generate(prompt, sampling, row.row_id)

@@ -11,10 +11,10 @@ from tokenizers import Tokenizer
 
 from studio.checkpoint import FrontendKind
 from studio.errors import InvalidRequest
-from studio.speech import Segment
+from studio.speech import Segment, SynthesisRequest
 from studio.text import normalize as normalizing
 from studio.text.segment import SegmentLimits, cut
-from studio.text.tokenize import load_tokenizer, text_ids
+from studio.text.tokenize import END_OF_PROMPT, load_tokenizer, text_ids
 
 CACHED_TEXTS = 32
 
@@ -29,22 +29,30 @@ class TextFrontend:
         languages: tuple[str, ...],
         max_text_chars: int,
         limits: SegmentLimits | None = None,
+        sound_tags: tuple[str, ...] = (),
     ) -> None:
         self._tokenizer = tokenizer
         self._kind = kind
         self._read: Callable[[str], str] = _spoken if kind == "spoken" else str
         self._languages = languages
         self._max_text_chars = max_text_chars
+        self._sound_tags = sound_tags
         self._limits = limits or SegmentLimits()
         # An edge asks about a text more than once: to check it, to submit it, to say what the player must hold.
         self._cached_segments = lru_cache(maxsize=CACHED_TEXTS)(self._cut)
 
     @classmethod
     def load(
-        cls, tokenizer_folder: Path, kind: FrontendKind, languages: tuple[str, ...], max_text_chars: int
+        cls,
+        tokenizer_folder: Path,
+        kind: FrontendKind,
+        languages: tuple[str, ...],
+        max_text_chars: int,
+        sound_tags: tuple[str, ...] = (),
     ) -> TextFrontend:
         """The front end over a checkpoint's tokenizer folder. Raises CheckpointError."""
-        return cls(load_tokenizer(tokenizer_folder), kind, languages, max_text_chars)
+        tokenizer = load_tokenizer(tokenizer_folder)
+        return cls(tokenizer, kind, languages, max_text_chars, sound_tags=sound_tags)
 
     def check(self, text: str) -> None:
         """Refuse at once what needs no grammar to be refused. Raises InvalidRequest text.*."""
@@ -56,10 +64,19 @@ class TextFrontend:
             )
         if normalizing.only_marks(normalizing.clean(text)):
             raise InvalidRequest("text.only_marks", param="input")
+        self._check_tags(text)
         if word := self._unreadable_word(text):
             # Left out in silence, it would make the speech shorter than the text.
             languages = ", ".join(self._languages)
             raise InvalidRequest("text.unsupported_word", param="input", word=word, languages=languages)
+
+    def _check_tags(self, text: str) -> None:
+        for found in normalizing.TAG.findall(text):
+            if found.startswith("<|"):
+                raise InvalidRequest("text.mark", param="input", mark=found)
+            if found not in self._sound_tags:
+                tags = " ".join(self._sound_tags) or "-"
+                raise InvalidRequest("text.tag", param="input", tag=found, tags=tags)
 
     def segments(self, text: str) -> tuple[Segment, ...]:
         """The segments to speak, at least one, none without ids. Raises InvalidRequest text.*."""
@@ -73,9 +90,15 @@ class TextFrontend:
             raise InvalidRequest("text.unsupported", param="input", languages=", ".join(self._languages))
         return segments
 
-    def prompt_ids(self, prompt_text: str) -> tuple[int, ...]:
-        """Ids of the transcript of the prompt speech, whole; empty if none of it can be spoken."""
-        text = normalizing.normalize(prompt_text)
+    def prompt_ids(self, request: SynthesisRequest) -> tuple[int, ...]:
+        """Ids before the text: the transcript of the prompt speech, whole, or the instruction with its end mark.
+
+        An instruction stays as typed: the model was trained on it so.
+        """
+        if request.mode == "instruct":
+            instruction = request.instructions.removesuffix(END_OF_PROMPT) + END_OF_PROMPT
+            return text_ids(self._tokenizer, instruction)
+        text = normalizing.normalize(request.voice.prompt_text) if request.mode == "zero_shot" else ""
         return self._segment(text).token_ids if text else ()
 
     def warm(self) -> None:

@@ -12,9 +12,12 @@ import unicodedata
 from functools import cache
 from typing import Any
 
+from studio.speech import SOUND_TAGS
+
 logger = logging.getLogger(__name__)
 
-TAG = re.compile(r"<\|[^|<>]{1,40}\|>|\[[a-z][a-z_-]{1,20}\]|</?(?:strong|laughter)>")
+MARK = re.compile(r"<\|[^|<>]{1,40}\|>")
+TAG = re.compile("|".join((MARK.pattern, *map(re.escape, SOUND_TAGS))))
 HANZI = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
 _SENTENCE_END = re.compile(r"(?<=[.!?])(?=\s)|(?<=[。！？；\n])")
 _LATIN_WORD = re.compile(r"(?<![0-9A-Za-z.])[A-Za-z]{2,}[A-Za-z0-9'-]*")

@@ -8,6 +8,7 @@ from pathlib import Path
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from studio.errors import CheckpointError
+from studio.speech import SOUND_TAGS
 
 _QWEN2_SPLIT = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -15,11 +16,8 @@ _QWEN2_SPLIT = (
 """How Qwen2 parts a text before its byte-level merges."""
 
 _QWEN2_SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
-COSYVOICE2_SPECIAL = (
-    "<|endofprompt|>", "[breath]", "<strong>", "</strong>", "[noise]", "[laughter]", "[cough]", "[clucking]",
-    "[accent]", "[quick_breath]", "<laughter>", "</laughter>", "[hissing]", "[sigh]", "[vocalized-noise]",
-    "[lipsmack]", "[mn]",
-)  # fmt: skip
+END_OF_PROMPT = "<|endofprompt|>"
+COSYVOICE2_SPECIAL = (END_OF_PROMPT, *SOUND_TAGS)
 """Tags that CosyVoice2 adds behind Qwen2's own, in this order; they are in no file of the checkpoint."""
 
 

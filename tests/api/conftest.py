@@ -25,7 +25,7 @@ from studio.errors import InvalidRequest
 from studio.library.prompts import VoicePrompts
 from studio.library.store import VoiceStore
 from studio.settings import load
-from studio.speech import Segment, ServedModel
+from studio.speech import Segment, ServedModel, SynthesisRequest
 from studio.text import normalize
 
 
@@ -46,8 +46,9 @@ class WordFrontend:
         self.check(text)
         return (Segment(text, tuple(range(len(text.split())))),)
 
-    def prompt_ids(self, prompt_text: str) -> tuple[int, ...]:
-        return tuple(range(len(prompt_text.split())))
+    def prompt_ids(self, request: SynthesisRequest) -> tuple[int, ...]:
+        texts = {"zero_shot": request.voice.prompt_text, "instruct": request.instructions}
+        return tuple(range(len(texts.get(request.mode, "").split())))
 
     def warm(self) -> None:
         return None

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
+from studio.backends.fake import voice_prompt
 from studio.errors import CheckpointError, InvalidRequest
+from studio.speech import SynthesisRequest
 from studio.text.frontend import TextFrontend
 from studio.text.tokenize import COSYVOICE2_SPECIAL, load_tokenizer, text_ids
 
@@ -27,8 +29,23 @@ def test_text_becomes_segments_with_ids_and_a_final_mark(frontend: TextFrontend)
 
 
 def test_prompt_text_is_read_by_the_same_rules(frontend: TextFrontend) -> None:
-    assert frontend.prompt_ids("hello 3.") == (1, 3, 4)
-    assert frontend.prompt_ids("") == ()
+    assert frontend.prompt_ids(SynthesisRequest("", voice_prompt("", 9, "hello 3."))) == (1, 3, 4)
+    assert frontend.prompt_ids(SynthesisRequest("", voice_prompt("", 9, ""))) == ()
+
+
+def test_cross_lingual_and_preset_speech_have_no_text_before_them(frontend: TextFrontend) -> None:
+    voice = voice_prompt("", 9, "hello.")
+    assert frontend.prompt_ids(SynthesisRequest("", voice, mode="cross_lingual")) == ()
+    assert frontend.prompt_ids(SynthesisRequest("", voice, mode="preset")) == ()
+
+
+@pytest.mark.parametrize("typed", ["hello 3", "hello 3<|endofprompt|>"])
+def test_instruction_stays_as_typed_and_its_end_mark_is_appended_once(qwen_folder: Path, typed: str) -> None:
+    """Upstream's page forgot the mark, so that the instruction was spoken (CosyVoice#1752)."""
+    tokenizer = load_tokenizer(qwen_folder)
+    frontend = TextFrontend(tokenizer, "raw", ("en",), max_text_chars=100)
+    ids = frontend.prompt_ids(SynthesisRequest("", voice_prompt(""), mode="instruct", instructions=typed))
+    assert [tokenizer.id_to_token(n) for n in ids] == ["hello", "Ġ", "3", "<|endofprompt|>"]
 
 
 @pytest.mark.parametrize(
@@ -101,3 +118,22 @@ def test_word_in_a_script_without_sounds_is_named_and_never_left_out(text: str) 
 def test_latin_and_chinese_with_their_signs_pass(text: str) -> None:
     tokenizer = Tokenizer(models.WordLevel({"a": 0}, unk_token="a"))
     TextFrontend(tokenizer, "spoken", ("en", "zh"), max_text_chars=100).check(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "value"),
+    [("hello [laughter] you", "text.tag", "[laughter]"), ("a <|endofprompt|> b", "text.mark", "<|endofprompt|>")],
+)
+def test_tag_that_the_model_does_not_know_is_refused_and_named(
+    frontend: TextFrontend, text: str, key: str, value: str
+) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        frontend.check(text)
+    assert caught.value.key == key and value in caught.value.message("en")
+
+
+def test_tag_that_the_model_knows_and_ordinary_brackets_pass() -> None:
+    tokenizer = Tokenizer(models.WordLevel({"a": 0}, unk_token="a"))
+    frontend = TextFrontend(tokenizer, "raw", ("en",), max_text_chars=100, sound_tags=("[breath]",))
+    frontend.check("hello [breath] you")
+    frontend.check("hello [note] you")
