@@ -134,7 +134,9 @@ def speech_router(
         prompt = await prompts.of(voice)
         mode = mode_of(model, prompt, body.mode, body.instructions)
         stream = await engine.submit(
-            SynthesisRequest(body.input, prompt, sampling, client, mode, body.instructions or "")
+            SynthesisRequest(
+                body.input, prompt, sampling, client, mode=mode, instructions=body.instructions or ""
+            )
         )
         headers = {
             "X-Request-Id": stream.request_id,
