@@ -17,6 +17,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from studio import __version__
 from studio.api import errors
+from studio.api.designs import designs_router
 from studio.api.gate import Gate
 from studio.api.guard import Guard
 from studio.api.limits import BodyLimit
@@ -74,6 +75,7 @@ def build_web(
     errors.install(app)
     app.include_router(speech_router(engine, store, prompts, model, guard.client_of))
     app.include_router(voices_router(store, prompts, settings))
+    app.include_router(designs_router(store, prompts))
     app.include_router(service_router(engine, model.name))
 
     @app.api_route(

@@ -258,10 +258,11 @@ class FakePromptEncoder:
 
 
 def voice_prompt(key: str, tokens: int = 75, prompt_text: str = "hello there") -> VoicePrompt:
-    """A voice that only fakes can speak with."""
+    """A voice that only fakes can speak with; its embedding is drawn by its key."""
+    embedding = np.random.default_rng(zlib.crc32(key.encode())).standard_normal(SPEAKER_DIM)
     return VoicePrompt(
         key, prompt_text, np.zeros(tokens, np.int32), np.zeros((2 * tokens, MEL_BINS), np.float32),
-        np.zeros(SPEAKER_DIM, np.float32),
+        embedding.astype(np.float32),
     )  # fmt: skip
 
 

@@ -60,10 +60,7 @@ class VoicePrompts:
 
     def key(self, voice: Voice) -> str:
         """Equal for equal clips, transcripts, shares and models."""
-        mixed = [
-            f"{s.clip} {s.transcript} {p.weight}"
-            for s, p in zip(voice.part_sources, voice.parts, strict=True)
-        ]
+        mixed = [f"{self._key(part.source)} {part.weight}" for part in voice.parts]
         return _digest(self._key(voice.source), *mixed) if mixed else self._key(voice.source)
 
     def _key(self, source: Source) -> str:
@@ -75,7 +72,7 @@ class VoicePrompts:
         prompt = await self._of_source(voice.source)
         if not voice.parts:
             return prompt
-        parts = [await self._of_source(source) for source in voice.part_sources]
+        parts = [await self._of_source(part.source) for part in voice.parts]
         mixed = blend([p.speaker_embedding for p in parts], [p.weight for p in voice.parts])
         return replace(prompt, key=self.key(voice), speaker_embedding=mixed)
 

@@ -217,7 +217,7 @@ class VoiceStore:
         """What prompts the voices of a clip are made of; empty once no voice uses the clip."""
         rows = self._db.execute(f"SELECT {COLUMNS} FROM voice WHERE {USES_CLIP}", {"clip": clip})
         voices = [_voice_of(row) for row in rows.fetchall()]
-        return {s for v in voices for s in (v.source, *v.part_sources) if s.clip == clip}
+        return {s for v in voices for s in (v.source, *(part.source for part in v.parts)) if s.clip == clip}
 
     def clip_file(self, voice: Voice) -> Path:
         return self.clips.file(voice.clip)

@@ -18,7 +18,6 @@ MAX_CHARS = {"language": 16, "details": 400, "consent": 400, "notes": 2000, "aud
 TAG_MAX_CHARS, MAX_TAGS = 24, 12
 MAX_PITCH = 6.0
 """Semitones either way; further off, a clip no longer sounds like a person."""
-MAX_PARTS = 4
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 
 DEFAULTS: dict[str, tuple[type, float, float]] = {
@@ -45,12 +44,17 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A voice that is blended into another: its label, its clip, and its share of the speaker embedding, 0 to 1."""
+    """A voice that is blended into another: its label, what its prompt is made of, and its share, 0 to 1."""
 
     name: str
     clip: str
     transcript: str
     weight: float
+    pitch: float = 0.0
+
+    @property
+    def source(self) -> Source:
+        return Source(self.clip, self.transcript, self.pitch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +86,6 @@ class Voice:
     @property
     def source(self) -> Source:
         return Source(self.clip, self.transcript, self.pitch)
-
-    @property
-    def part_sources(self) -> tuple[Source, ...]:
-        """Of each part; all clips are moved in pitch alike."""
-        return tuple(Source(part.clip, part.transcript, self.pitch) for part in self.parts)
-
-    def as_part(self, weight: float) -> Part:
-        return Part(self.name or "", self.clip, self.transcript, weight)
 
     def matches(self, query: str) -> bool:
         """Whether every word of a query occurs in what is written about the voice; case is ignored."""
