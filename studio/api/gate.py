@@ -15,6 +15,8 @@ from studio.messages import render
 
 OPEN_PATHS = ("/health", "/metrics", "/favicon.ico")
 OPEN_FOLDER = "/web/"
+SESSION_LIFE_S = 365 * 24 * 3600
+"""A person's takes and scripts are found by the cookie, so it outlives the browser."""
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 ASKING_PAGE = """<!doctype html>
 <html lang="{language}"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
@@ -80,7 +82,8 @@ class Gate:
 
     def _cookie(self, request: Request) -> str:
         secure = "; Secure" if request.url.scheme == "https" else ""
-        return f"{SESSION_COOKIE}={self._guard.new_session()}; Path=/; HttpOnly; SameSite=Lax{secure}"
+        session = f"{SESSION_COOKIE}={self._guard.new_session()}; Max-Age={SESSION_LIFE_S}"
+        return f"{session}; Path=/; HttpOnly; SameSite=Lax{secure}"
 
 
 def _page_of(request: Request) -> str:

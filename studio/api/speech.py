@@ -29,6 +29,7 @@ from studio.library.prompts import VoicePrompts
 from studio.library.store import VoiceStore
 from studio.library.voice import Voice
 from studio.speech import SAMPLE_RATE_HZ, AudioChunk, Float32, Sampling, ServedModel, SynthesisRequest
+from studio.takes.recorder import TakeRecorder
 
 MEDIA_TYPES = {
     "wav": "audio/wav",
@@ -115,6 +116,7 @@ def speech_router(
     store: VoiceStore,
     prompts: VoicePrompts,
     model: ServedModel,
+    takes: TakeRecorder,
     client_of: Callable[[Request], str],
 ) -> APIRouter:
     """The route; everything is validated, and the first chunk is there, before the reply begins."""
@@ -133,11 +135,12 @@ def speech_router(
         engine.refuse_if_full(client)  # before a clip is encoded for it
         prompt = await prompts.of(voice)
         mode = mode_of(model, prompt, body.mode, body.instructions)
-        stream = await engine.submit(
-            SynthesisRequest(
-                body.input, prompt, sampling, client, mode=mode, instructions=body.instructions or ""
-            )
+        instructions = body.instructions or ""
+        synthesis = SynthesisRequest(
+            body.input, prompt, sampling, client, mode=mode, instructions=instructions
         )
+        stream = await engine.submit(synthesis)
+        takes.record(stream, synthesis, voice)
         headers = {
             "X-Request-Id": stream.request_id,
             "X-Seed": str(sampling.seed),

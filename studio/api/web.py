@@ -23,6 +23,7 @@ from studio.api.guard import Guard
 from studio.api.limits import BodyLimit
 from studio.api.service import service_router
 from studio.api.speech import speech_router
+from studio.api.takes import takes_router
 from studio.api.voices import sweep_drafts, voices_router
 from studio.engine.engine import Engine
 from studio.library.prompts import VoicePrompts
@@ -30,6 +31,8 @@ from studio.library.store import VoiceStore
 from studio.messages import LANGUAGES
 from studio.settings import Settings
 from studio.speech import ServedModel
+from studio.takes.recorder import TakeRecorder
+from studio.takes.store import TakeStore
 from studio.ui.blocks import build_page
 from studio.ui.mount import mount_page
 from studio.ui.voices import in_order
@@ -67,13 +70,16 @@ def build_web(
             sweeping.cancel()
             await engine.close()
             store.close()
+            takes.close()
 
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     app = FastAPI(title="CosyVoice Studio", version=__version__, lifespan=lifespan)
     origins = [o.strip() for o in settings.allowed_origins.split(",") if o.strip()]
     guard = Guard(settings.api_key, origins)
+    takes = TakeStore(settings.folder("takes"), settings.takes_max_mb)
     errors.install(app)
-    app.include_router(speech_router(engine, store, prompts, model, guard.client_of))
+    app.include_router(speech_router(engine, store, prompts, model, TakeRecorder(takes, model.name), guard.client_of))
+    app.include_router(takes_router(takes, engine, store, prompts, guard.client_of))
     app.include_router(voices_router(store, prompts, settings))
     app.include_router(designs_router(store, prompts))
     app.include_router(service_router(engine, model.name))

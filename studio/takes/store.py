@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
+from studio.audio.encode import to_pcm
 from studio.audio.loudness import loudness_of
 from studio.database import open_database
 from studio.errors import ClientError, NotFound
@@ -100,7 +101,8 @@ class TakeStore:
         tokens = json.dumps(spoken, separators=(",", ":"))
         loudness = loudness_of(samples, SAMPLE_RATE_HZ)
         partial = self._sound / f"{uuid.uuid4().hex}.part"
-        soundfile.write(partial, np.clip(samples, -1, 1), SAMPLE_RATE_HZ, format="FLAC", subtype="PCM_16")
+        pcm = np.frombuffer(to_pcm(samples), "<i2")  # the very samples that a listener gets
+        soundfile.write(partial, pcm, SAMPLE_RATE_HZ, format="FLAC", subtype="PCM_16")
         size_bytes = partial.stat().st_size + len(tokens)
         sampling = request.get("sampling")
         take = Take(
@@ -163,11 +165,12 @@ class TakeStore:
         return take
 
     def samples(self, take: Take) -> Float32:
-        """The sound, float32 [n] at 24 kHz. Raises NotFound if its file is gone."""
+        """The sound, float32 [n] at 24 kHz; to_pcm gives its 16 bits again. Raises NotFound if its file is gone."""
         try:
-            return soundfile.read(self._file(take.id), dtype="float32")[0]
+            pcm = soundfile.read(self._file(take.id), dtype="int16")[0]
         except soundfile.LibsndfileError:
             raise NotFound("take.not_found", param="take") from None
+        return (pcm / 32767).astype(np.float32)
 
     def usage(self, client: str) -> Usage:
         takes, own = self._db.execute(

@@ -1,0 +1,140 @@
+"""A caller's history over HTTP, on the scripted engine: what is heard is kept, found, compared, replayed, restored."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import httpx
+import numpy as np
+import pytest
+import soundfile
+
+from studio.backends.fake import Raise, Say
+from studio.errors import SpeechLMError
+from studio.takes.card import read_card
+from tests.api.conftest import Service, Start
+
+
+@pytest.fixture
+def http(service: Service) -> httpx.Client:
+    """One person's browser: it has the page's cookie."""
+    return person(service)
+
+
+def person(service: Service) -> httpx.Client:
+    client = httpx.Client(base_url=service.url, timeout=60)
+    client.get("/")
+    assert "studio_session" in client.cookies
+    return client
+
+
+def speak(http: httpx.Client, text: str, **more: object) -> str:
+    """The id of the take that speaking makes."""
+    body = {"input": text, "voice": "Ada", "response_format": "pcm", **more}
+    reply = http.post("/v1/audio/speech", json=body)
+    assert reply.status_code == 200, reply.text
+    return reply.headers["X-Request-Id"]
+
+
+def listed(http: httpx.Client, **query: object) -> list[str]:
+    reply = http.get("/v1/audio/takes", params=query)
+    return [take["text"] for take in reply.json()["data"]]
+
+
+def test_takes_history_per_user_with_search_and_star(service: Service, http: httpx.Client) -> None:
+    other = person(service)
+    lighthouse = speak(http, "The old lighthouse", seed=5)
+    speak(http, "Good morning")
+    speak(other, "Somebody else")
+    assert listed(http) == ["Good morning", "The old lighthouse"]
+    assert listed(other) == ["Somebody else"]
+    assert listed(http, q="LIGHT") == ["The old lighthouse"]
+    assert other.get(f"/v1/audio/takes/{lighthouse}/audio").status_code == 404
+    starred = http.post(f"/v1/audio/takes/{lighthouse}/star", json={"starred": True}).json()
+    assert starred["starred"] and starred["seed"] == 5
+    assert listed(http, starred=True) == ["The old lighthouse"]
+    assert http.delete(f"/v1/audio/takes/{lighthouse}").json()["deleted"]
+    assert listed(http) == ["Good morning"]
+
+
+def test_take_is_there_when_the_reply_ends_and_sounds_as_it_was_heard(http: httpx.Client) -> None:
+    body = {"input": "one two three", "voice": "Ada", "response_format": "pcm"}
+    reply = http.post("/v1/audio/speech", json=body)
+    heard = np.frombuffer(reply.content, "<i2")
+    take = http.get(f"/v1/audio/takes/{reply.headers['X-Request-Id']}").json()
+    assert take["seconds"] == len(heard) / 24000 and str(take["seed"]) == reply.headers["X-Seed"]
+    file = http.get(f"/v1/audio/takes/{take['id']}/audio")
+    assert np.array_equal(soundfile.read(io.BytesIO(file.content), dtype="int16")[0], heard)
+    assert file.headers["content-type"] == "audio/wav"
+
+
+def test_stopped_and_broken_speech_leaves_no_take(service: Service, http: httpx.Client) -> None:
+    service.lm.enqueue(Say(60), Raise(SpeechLMError("speech.lm_failed", reason="x")))
+    with pytest.raises(httpx.RemoteProtocolError):
+        speak(http, "this one breaks")
+    assert listed(http) == []
+
+
+def test_takes_exact_replay_from_stored_tokens(service: Service, http: httpx.Client) -> None:
+    take = speak(http, "one two three", seed=3)
+    asked = len(service.lm.prompts)
+    kept = http.get(f"/v1/audio/takes/{take}/audio").content
+    again = http.post(f"/v1/audio/takes/{take}/replay")
+    assert again.status_code == 200 and again.headers["X-Replay-Difference"] == "0"
+    sound = [soundfile.read(io.BytesIO(data), dtype="int16")[0] for data in (kept, again.content)]
+    assert np.array_equal(*sound) and len(service.lm.prompts) == asked
+    assert listed(http) == ["one two three"]  # a replay is no new take
+
+
+def test_replay_with_a_voice_that_is_gone_says_so_and_the_sound_stays(service: Service, http: httpx.Client) -> None:
+    take = speak(http, "one two three")
+    service.in_loop(lambda: service.store.delete("Ada"))
+    refused = http.post(f"/v1/audio/takes/{take}/replay")
+    assert refused.status_code == 404 and "no voice" in refused.json()["error"]["message"]
+    assert http.get(f"/v1/audio/takes/{take}/audio").status_code == 200
+
+
+@pytest.mark.parametrize("audio_format", ["wav", "flac", "opus", "mp3"])
+def test_takes_settings_are_written_into_the_file_and_read_back(http: httpx.Client, audio_format: str) -> None:
+    take = speak(http, "“Quoted” und 你好", seed=11, top_k=30)
+    file = http.get(f"/v1/audio/takes/{take}/audio", params={"format": audio_format})
+    assert file.headers["content-disposition"].startswith('attachment; filename="Ada_')
+    read = http.post("/v1/audio/takes/read", content=file.content).json()
+    beside = http.get(f"/v1/audio/takes/{take}/settings")
+    assert ".settings.json" in beside.headers["content-disposition"]
+    assert read["request"] == beside.json()["request"] == read_card(file.content)["request"]
+    assert read["request"]["text"] == "“Quoted” und 你好"
+    assert read["request"]["sampling"]["seed"] == 11 and read["request"]["sampling"]["top_k"] == 30
+    assert read["voice_here"]["name"] == "Ada"
+    assert http.post("/v1/audio/takes/read", content=json.dumps(beside.json(), indent=1)).json() == read
+
+
+def test_file_without_settings_is_refused_with_what_would_have_them(http: httpx.Client) -> None:
+    for data in (b"", b"RIFF....WAVE", b"\xff" * 300_000):
+        refused = http.post("/v1/audio/takes/read", content=data)
+        assert refused.status_code == 400
+        assert "wav, flac, opus or mp3" in refused.json()["error"]["message"]
+
+
+def test_takes_retention_is_a_setting_with_its_size_shown(start_service: Start) -> None:
+    service = start_service("--takes-max-mb", "0.06")
+    service.in_loop(service.forget)
+    http = person(service)
+    for number in range(12):
+        speak(http, f"number {number} of the twelve that are spoken here in turn")
+    reply = http.get("/v1/audio/takes").json()
+    usage = reply["usage"]
+    assert usage["limit_bytes"] == 60_000 and usage["takes"] == len(reply["data"]) < 12
+    assert usage["own_bytes"] == usage["all_bytes"] == sum(take["bytes"] for take in reply["data"]) <= 60_000
+    assert reply["data"][0]["text"].startswith("number 11")
+
+
+def test_takes_survive_a_restart(start_service: Start) -> None:
+    first = start_service()
+    first.in_loop(first.forget)
+    http = person(first)
+    take = speak(http, "still here")
+    second = start_service()
+    again = httpx.get(f"{second.url}/v1/audio/takes/{take}", cookies=dict(http.cookies))
+    assert again.json()["text"] == "still here"
