@@ -113,6 +113,8 @@ class SynthesisRequest:
     mode: Mode = "zero_shot"
     instructions: str = ""
     """What mode instruct follows, as typed; the end-of-prompt mark is ours to append."""
+    speed: float = 1.0
+    """How much faster than the voice speaks, at its own pitch; pauses that the text asks for stay as long."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,10 +129,16 @@ class ConversionRequest:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A part of a text that is one LM generation: as normalised, and the ids that the LM reads."""
+    """A part of a text that is one LM generation: as normalised, and the ids that the LM reads.
+
+    pause_s: silence that the text asks for before it; None: what is usual between segments. pause_after_s: silence
+    after it, where the text ends with a pause.
+    """
 
     text: str
     token_ids: tuple[int, ...]
+    pause_s: float | None = None
+    pause_after_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -149,7 +149,9 @@ class Engine:
             ticket.leave()
             raise
         utterance = Utterance(self._parts, request_id, request, prompt_ids, segments, ticket)
-        utterance.stream.prebuffer_s = self._rates.prebuffer_s(utterance.text_ids, self._admission.running)
+        utterance.stream.prebuffer_s = self._rates.prebuffer_s(
+            utterance.text_ids, self._admission.running, request.speed
+        )
         utterance.on_end(partial(self._utterance_ended, self._admission.running))
         self._utterances[request_id] = utterance
         return utterance.stream

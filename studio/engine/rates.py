@@ -56,14 +56,15 @@ class Rates:
         """Learn from a request that ended well. running: requests voiced at once meanwhile, on average."""
         if summary.reason != "stop" or not text_ids:
             return
-        self._s_per_id = _moved(self._s_per_id, summary.audio_s / text_ids)
+        self._s_per_id = _moved(self._s_per_id, summary.tokens / TOKEN_RATE_HZ / text_ids)
         if summary.rate is not None:
-            self._best = max(summary.rate, _moved(self._best, summary.rate))
-            self._together = _moved(self._together, summary.rate * max(1.0, running))
+            made = summary.rate * summary.speed
+            self._best = max(made, _moved(self._best, made))
+            self._together = _moved(self._together, made * max(1.0, running))
             self._uneven_s.append(summary.needed_s - max(0.0, 1.0 - summary.rate) * summary.audio_s)
 
     def measured_rate(self, running: int = 1) -> float | None:
-        """Audio seconds per wall second that each of so many requests can expect; None before the first one.
+        """Audio seconds at speed 1 per wall second that each of so many requests can expect; None before the first.
 
         What requests make together is shared evenly, but none gets more than the best one got lately.
         """
@@ -72,10 +73,10 @@ class Rates:
         return min(self._best, self._together / max(1, running))
 
     def expected_audio_s(self, text_ids: int) -> float:
-        """Seconds that a text of so many ids will last."""
+        """Seconds that a text of so many ids will last at speed 1, without the pauses that it asks for."""
         return text_ids * (FIRST_GUESS_S_PER_ID if self._s_per_id is None else self._s_per_id)
 
-    def prebuffer_s(self, text_ids: int, running: int) -> float:
+    def prebuffer_s(self, text_ids: int, running: int, speed: float = 1.0) -> float:
         """Seconds of sound to hold before playing so that the player does not run dry.
 
         At rate r the sound still to be made when playing begins must arrive while all of it is played. Below 1
@@ -83,8 +84,8 @@ class Rates:
         it; half as much again is kept for a newcomer's step in between, less what the first chunk itself holds.
         No less than what the least even of the recent requests needed beyond its rate.
         """
-        rate = self.measured_rate(running) or FIRST_GUESS_RATE
-        whole_s = self.expected_audio_s(text_ids)
+        rate = (self.measured_rate(running) or FIRST_GUESS_RATE) / speed
+        whole_s = self.expected_audio_s(text_ids) / speed
         step_s = max(0.0, 1.5 * BLOCK_S / max(rate, 0.2) - FIRST_CHUNK_S)
         uneven_s = max(step_s, *self._uneven_s)
         return LEAST_PREBUFFER_S + min(whole_s, max(0.0, 1.0 - rate) * whole_s + uneven_s)

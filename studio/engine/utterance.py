@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from studio.audio.stretch import TimeStretch
 from studio.engine.admission import Ticket
 from studio.engine.rates import least_prebuffer_s
 from studio.engine.scheduler import Playback
@@ -27,6 +28,10 @@ ARRIVAL_JITTER_S = 0.1
 """How much later than it was handed over a chunk may reach a player: the socket and the page's own turn."""
 SEGMENTS_AHEAD = 1
 """Segments whose tokens may be made before the one being heard has ended."""
+
+
+def silence_of(seconds: float) -> Float32:
+    return np.zeros(round(seconds * SAMPLE_RATE_HZ), np.float32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,20 +173,25 @@ class Utterance:
         row.offer(tokens, final)
 
     async def _voice(self, rows: Sequence[Row], ahead: asyncio.Semaphore) -> None:
-        for number, row in enumerate(rows):
-            pause_due = number > 0
+        for number, (row, segment) in enumerate(zip(rows, self._segments, strict=True)):
+            stretch = TimeStretch(self._request.speed)
+            usual_s = SEGMENT_PAUSE_S if number else 0.0
+            silence = silence_of(usual_s if segment.pause_s is None else segment.pause_s)
 
-            def on_samples(samples: Float32) -> None:
-                nonlocal pause_due
-                if pause_due:
-                    pause_due = False
-                    self._hand_over(np.zeros(round(SEGMENT_PAUSE_S * SAMPLE_RATE_HZ), np.float32))
-                self._hand_over(samples)
+            def on_samples(samples: Float32, stretch: TimeStretch = stretch) -> None:
+                nonlocal silence
+                self._hand_over(silence)
+                silence = silence[:0]
+                self._hand_over(stretch.push(samples))
 
             await row.voice(self._request.voice, self._seed(number), on_samples)
+            self._hand_over(stretch.finish())
+            self._hand_over(silence_of(segment.pause_after_s))
             ahead.release()
 
     def _hand_over(self, samples: Float32) -> None:
+        if not len(samples):
+            return
         now_s = self._parts.clock()
         if self._playback.first_chunk_s is None:
             self._playback.first_chunk_s = now_s
@@ -246,4 +256,5 @@ class Utterance:
             ended_s=now_s,
             reason=self._error.code if self._error else self._reason,
             needed_s=0.0 if self._held_up else least_prebuffer_s(self._handed, ARRIVAL_JITTER_S),
+            speed=self._request.speed,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from studio.checkpoint import FrontendKind
 from studio.errors import InvalidRequest
 from studio.speech import Segment, SynthesisRequest
 from studio.text import normalize as normalizing
+from studio.text import pauses
 from studio.text.segment import SegmentLimits, cut
 from studio.text.tokenize import END_OF_PROMPT, load_tokenizer, text_ids
 
@@ -62,7 +64,7 @@ class TextFrontend:
             raise InvalidRequest(
                 "text.too_long", param="input", characters=len(text), limit=self._max_text_chars
             )
-        if normalizing.only_marks(normalizing.clean(text)):
+        if normalizing.only_marks(normalizing.clean(pauses.without_pauses(text))):
             raise InvalidRequest("text.only_marks", param="input")
         self._check_tags(text)
         if word := self._unreadable_word(text):
@@ -84,11 +86,22 @@ class TextFrontend:
         return self._cached_segments(text)
 
     def _cut(self, text: str) -> tuple[Segment, ...]:
-        pieces = cut(normalizing.normalize(text), self._limits)
-        segments = tuple(s for s in (self._segment(piece) for piece in pieces) if s.token_ids)
+        segments: list[Segment] = []
+        silence_s: float | None = None
+        for part in pauses.parts(text):
+            if part.pause_s is not None:
+                silence_s = (silence_s or 0.0) + part.pause_s
+            for segment in self._spoken_segments(part.text):
+                segments.append(replace(segment, pause_s=silence_s))
+                silence_s = None
         if not segments:
             raise InvalidRequest("text.unsupported", param="input", languages=", ".join(self._languages))
-        return segments
+        segments[-1] = replace(segments[-1], pause_after_s=silence_s or 0.0)
+        return tuple(segments)
+
+    def _spoken_segments(self, text: str) -> list[Segment]:
+        pieces = cut(normalizing.normalize(text), self._limits)
+        return [s for s in (self._segment(piece) for piece in pieces) if s.token_ids]
 
     def prompt_ids(self, request: SynthesisRequest) -> tuple[int, ...]:
         """Ids before the text: the transcript of the prompt speech, whole, or the instruction with its end mark.

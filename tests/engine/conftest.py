@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
 import pytest_asyncio
 
 from studio.backends.fake import ManualClock, ScriptedSpeechLM, SineToken2Wav, WordFrontend, voice_prompt
-from studio.engine.engine import Engine, EngineLimits
+from studio.engine.engine import Engine, EngineLimits, TextFrontend
 from studio.engine.stream import SpeechStream
 from studio.engine.worker import WorkerState
 from studio.speech import Float32, Sampling, SynthesisRequest
@@ -55,12 +56,10 @@ class Stage:
         voice: str = "anna",
         client: str = "local",
         seed: int = 0,
-        spoken: tuple[tuple[int, ...], ...] = (),
+        **more: Any,
     ) -> SpeechStream:
-        sampling = Sampling(seed=seed)
-        return await self.engine.submit(
-            SynthesisRequest(text, voice_prompt(voice), sampling, client, spoken=spoken)
-        )
+        request = SynthesisRequest(text, voice_prompt(voice), Sampling(seed=seed), client, **more)
+        return await self.engine.submit(request)
 
     async def all_is_free(self) -> bool:
         """Nothing is held anywhere: no request, no tokens being made, no row."""
@@ -80,11 +79,11 @@ async def read_all(stream: SpeechStream) -> Float32:
 async def make_stage() -> AsyncIterator[Callable[..., Stage]]:
     made: list[Engine] = []
 
-    def make(**limits: float) -> Stage:
+    def make(text: TextFrontend | None = None, **limits: float) -> Stage:
         lm, token2wav, clock = ScriptedSpeechLM(), SineToken2Wav(), ManualClock()
         workers = (FakeWorker("speech LM"), FakeWorker("token2wav"))
         engine = Engine(
-            lm, token2wav, WordFrontend(), EngineLimits(**limits),  # type: ignore[arg-type]
+            lm, token2wav, text or WordFrontend(), EngineLimits(**limits),  # type: ignore[arg-type]
             workers=workers, clock=clock, sleep=clock.sleep,
         )  # fmt: skip
         made.append(engine)

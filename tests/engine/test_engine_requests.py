@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from studio.backends.fake import Finish, Raise, Say, WaitFor, pitch_hz, sine, voice_prompt
+from studio.audio.stretch import stretched_samples
+from studio.backends.fake import Finish, Raise, Say, WaitFor, WordFrontend, pitch_hz, sine, voice_prompt
 from studio.engine.rates import LEAST_PREBUFFER_S
 from studio.errors import (
     EngineDead,
@@ -25,6 +27,7 @@ from studio.errors import (
     SynthesisError,
     Token2WavError,
 )
+from studio.speech import Segment
 from tests.engine.conftest import Stage, read_all
 
 PAUSE_SAMPLES = 3600
@@ -59,6 +62,44 @@ async def test_segments_are_heard_in_order_with_a_pause_between(stage: Stage) ->
     assert not samples[40 * 960 : second].any()
     assert np.array_equal(samples[second : second + 30 * 960], sine(pitch, 0, 30 * 960))
     assert samples[:10].any() and samples[-10:].any()
+
+
+class Paused(WordFrontend):
+    """The segments that the test gives, whatever the text."""
+
+    def __init__(self, *segments: Segment) -> None:
+        self._given = segments
+
+    def segments(self, text: str) -> tuple[Segment, ...]:
+        return self._given
+
+
+@pytest.mark.parametrize("speed", [1.0, 1.25, 0.8])
+async def test_pauses_that_a_text_asks_for_are_exact_in_samples(make_stage, speed: float) -> None:
+    """Whatever the speed: only speech is made faster or slower, and its length is exact too."""
+    stage = make_stage(
+        Paused(Segment("one", (1,), pause_s=0.25), Segment("two", (2,), pause_s=0.5, pause_after_s=1.0))
+    )
+    await stage.engine.start()
+    for tokens in (40, 30):
+        stage.lm.enqueue(Say(tokens), Finish())
+    samples = await read_all(await stage.submit(speed=speed))
+    one, two = (stretched_samples(tokens * 960, speed) for tokens in (40, 30))
+    ends = np.cumsum([6000, one, 12_000, two, 24_000])
+    assert len(samples) == ends[-1]
+    silent = [not samples[start:end].any() for start, end in pairwise([0, *ends])]
+    assert silent == [True, False, True, False, True]
+    for start, end in ((ends[0], ends[1]), (ends[2], ends[3])):
+        assert samples[start : start + 100].any() and samples[end - 720 : end].any()
+
+
+async def test_speed_changes_what_the_player_is_told_to_hold(stage: Stage) -> None:
+    await read_all(await stage.submit())
+    held = {}
+    for speed in (0.5, 1.0, 2.0):
+        async with await stage.submit("word " * 200, speed=speed) as stream:
+            held[speed] = stream.prebuffer_s
+    assert held[0.5] < held[1.0] < held[2.0]
 
 
 async def test_next_segments_tokens_run_ahead_by_one_segment_only(stage: Stage) -> None:

@@ -28,6 +28,27 @@ def test_text_becomes_segments_with_ids_and_a_final_mark(frontend: TextFrontend)
     assert segment.token_ids == (1, 2, 3, 4)
 
 
+def test_pauses_are_taken_out_of_the_text_and_kept_in_seconds(frontend: TextFrontend) -> None:
+    segments = frontend.segments("[pause 0.5s] hello [pause 250ms][pause:1s] world. hello [PAUSE 2 s]")
+    assert [(s.text, s.pause_s, s.pause_after_s) for s in segments] == [
+        ("hello.", 0.5, 0.0),
+        ("world. hello.", 1.25, 2.0),
+    ]
+
+
+@pytest.mark.parametrize("pause", ["[pause]", "[pause long]", "[pause 11s]", "[pause 0s]", "[pause 1", "[pause -1s]"])
+def test_pause_that_cannot_be_read_is_refused_and_never_read_aloud(frontend: TextFrontend, pause: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        frontend.segments(f"hello {pause} world")
+    assert (caught.value.key, caught.value.param) == ("text.pause_bad", "input")
+
+
+def test_pauses_together_are_bounded(frontend: TextFrontend) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        frontend.segments("hello" + "[pause 10s]" * 7)
+    assert caught.value.key == "text.pauses_long"
+
+
 def test_prompt_text_is_read_by_the_same_rules(frontend: TextFrontend) -> None:
     assert frontend.prompt_ids(SynthesisRequest("", voice_prompt("", 9, "hello 3."))) == (1, 3, 4)
     assert frontend.prompt_ids(SynthesisRequest("", voice_prompt("", 9, ""))) == ()
@@ -55,6 +76,7 @@ def test_instruction_stays_as_typed_and_its_end_mark_is_appended_once(qwen_folde
         (" \n\t", "text.empty"),
         ("?!...", "text.only_marks"),
         ("😀", "text.only_marks"),
+        ("[pause 1s]", "text.only_marks"),
         ("a" * 101, "text.too_long"),
     ],
 )
