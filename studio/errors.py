@@ -6,7 +6,7 @@ StudioError
     Unauthorized          401  no key, or a wrong one
     CrossSite             403  a form or script of another site
     VoiceNotFound         404  no voice of that name or id
-    NotFound              404  no take, script or line of that id that is the caller's
+    NotFound              404  no take, script, line or job of that id that is the caller's
     VoiceConflict         409  a voice of that name exists
     ClipTooLarge          413  more bytes or seconds than allowed
     RequestTooLarge       413  a body of more bytes than any request needs
