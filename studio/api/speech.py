@@ -28,7 +28,15 @@ from studio.errors import InvalidRequest, RequestAborted
 from studio.library.prompts import VoicePrompts
 from studio.library.store import VoiceStore
 from studio.library.voice import Voice
-from studio.speech import SAMPLE_RATE_HZ, AudioChunk, Float32, Sampling, ServedModel, SynthesisRequest
+from studio.speech import (
+    SAMPLE_RATE_HZ,
+    AudioChunk,
+    Float32,
+    Sampling,
+    ServedModel,
+    SynthesisRequest,
+    VoicePrompt,
+)
 from studio.takes.recorder import TakeRecorder
 
 MEDIA_TYPES = {
@@ -111,6 +119,24 @@ def with_defaults(body: SpeechBody, voice: Voice) -> SpeechBody:
     return body.model_copy(update=unnamed)
 
 
+def refuse_unmakeable(body: SpeechBody, model: ServedModel) -> None:
+    """Refuse what the model cannot do in any voice. Raises InvalidRequest."""
+    if body.speed != 1.0:
+        raise InvalidRequest("request.speed", param="speed")
+    refuse_unhonoured(model, body.mode, body.instructions)
+    sampling_of(body, model.sampling)
+
+
+def synthesis_of(
+    body: SpeechBody, prompt: VoicePrompt, client: str, model: ServedModel
+) -> SynthesisRequest:
+    """What the engine is asked for; `body` has its voice's defaults. Raises InvalidRequest if the voice cannot."""
+    mode = mode_of(model, prompt, body.mode, body.instructions)
+    sampling = sampling_of(body, model.sampling)
+    instructions = body.instructions or ""
+    return SynthesisRequest(body.input, prompt, sampling, client, mode=mode, instructions=instructions)
+
+
 def speech_router(
     engine: Engine,
     store: VoiceStore,
@@ -126,24 +152,17 @@ def speech_router(
     async def create_speech(request: Request, body: SpeechBody) -> Response:
         voice = voice_of(body, store)
         body = with_defaults(body, voice)
-        if body.speed != 1.0:
-            raise InvalidRequest("request.speed", param="speed")
-        refuse_unhonoured(model, body.mode, body.instructions)
-        wanted, sampling = format_of(body), sampling_of(body, model.sampling)
+        refuse_unmakeable(body, model)
+        wanted = format_of(body)
         engine.check(body.input)
         client = client_of(request)
         engine.refuse_if_full(client)  # before a clip is encoded for it
-        prompt = await prompts.of(voice)
-        mode = mode_of(model, prompt, body.mode, body.instructions)
-        instructions = body.instructions or ""
-        synthesis = SynthesisRequest(
-            body.input, prompt, sampling, client, mode=mode, instructions=instructions
-        )
+        synthesis = synthesis_of(body, await prompts.of(voice), client, model)
         stream = await engine.submit(synthesis)
         takes.record(stream, synthesis, voice)
         headers = {
             "X-Request-Id": stream.request_id,
-            "X-Seed": str(sampling.seed),
+            "X-Seed": str(synthesis.sampling.seed),
             "X-Sample-Rate": str(SAMPLE_RATE_HZ),
             "Cache-Control": "no-store",
             "X-Accel-Buffering": "no",
