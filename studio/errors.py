@@ -6,8 +6,9 @@ StudioError
     Unauthorized          401  no key, or a wrong one
     CrossSite             403  a form or script of another site
     VoiceNotFound         404  no voice of that name or id
-    NotFound              404  no take, script, line or job of that id that is the caller's
+    NotFound              404  no take, script, line, job or listening test of that id that is the caller's
     VoiceConflict         409  a voice of that name exists
+    ListeningConflict     409  the listening test is in no state for this
     ClipTooLarge          413  more bytes or seconds than allowed
     RequestTooLarge       413  a body of more bytes than any request needs
     UnusablePromptSpeech  422  the clip cannot be cloned, and why
@@ -98,6 +99,11 @@ class NotFound(ClientError):
 class VoiceConflict(ClientError):
     http_status = 409
     code = "voice_exists"
+
+
+class ListeningConflict(ClientError):
+    http_status = 409
+    code = "listening_conflict"
 
 
 class ClipTooLarge(ClientError):

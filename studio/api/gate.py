@@ -14,7 +14,8 @@ from studio.errors import CrossSite, Unauthorized
 from studio.messages import render
 
 OPEN_PATHS = ("/health", "/metrics", "/favicon.ico")
-OPEN_FOLDER = "/web/"
+OPEN_FOLDERS = ("/web/", "/listen/")
+"""Static files; and the raters' pages, whose address holds a token of their own."""
 SESSION_LIFE_S = 365 * 24 * 3600
 """A person's takes and scripts are found by the cookie, so it outlives the browser."""
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
@@ -52,7 +53,7 @@ class Gate:
         if request.method not in SAFE_METHODS and self._guard.is_foreign(request):
             return reply(CrossSite("auth.cross_site"), language_of(request))
         path = path_of(request.scope)
-        if not self._guard.asks_for_key or path in OPEN_PATHS or path.startswith(OPEN_FOLDER):
+        if not self._guard.asks_for_key or path in OPEN_PATHS or path.startswith(OPEN_FOLDERS):
             return None
         if path == "/" and self._guard.is_key(request.query_params.get("key", "")):
             return self._enter(request)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from fastapi import Request
 from starlette.exceptions import HTTPException
 
@@ -11,6 +13,9 @@ from studio.errors import ClientError, ClipTooLarge, RequestTooLarge
 
 BODY_MAX_MB = 1.0
 CLIP_PATHS = ("/v1/audio/voices", "/gradio_api/upload")
+MATERIAL_PATHS = re.compile(r"/v1/listening/(tests/\w+/material|import)")
+MATERIAL_MAX_MB = 200.0
+"""Many clips at once, or an archive of them."""
 
 
 class BodyLimit:
@@ -40,8 +45,10 @@ class _Exchange:
     def __init__(self, scope: Scope, receive: Receive, send: Send, max_clip_mb: float) -> None:
         self.refused = False
         self._scope, self._receive, self._send = scope, receive, send
-        self._max_clip_mb = max_clip_mb
-        self._is_clip = path_of(scope) in CLIP_PATHS
+        path = path_of(scope)
+        is_material = MATERIAL_PATHS.fullmatch(path) is not None
+        self._max_clip_mb = MATERIAL_MAX_MB if is_material else max_clip_mb
+        self._is_clip = is_material or path in CLIP_PATHS
         # Fields and boundaries come on top of a clip.
         self._limit_bytes = int(1e6 * (BODY_MAX_MB + (max_clip_mb if self._is_clip else 0.0)))
         self._received_bytes = 0

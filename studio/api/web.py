@@ -6,7 +6,8 @@ import asyncio
 import logging
 import os
 import sqlite3
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from studio.api.designs import designs_router
 from studio.api.gate import Gate
 from studio.api.guard import Guard
 from studio.api.limits import BodyLimit
+from studio.api.listening_room import install_listening
 from studio.api.service import service_router
 from studio.api.speech import speech_router
 from studio.api.takes import takes_router
@@ -53,9 +55,17 @@ async def keep_sweeping(store: VoiceStore, prompts: VoicePrompts) -> None:
 
 
 def build_web(
-    engine: Engine, store: VoiceStore, prompts: VoicePrompts, settings: Settings, model: ServedModel
+    engine: Engine,
+    store: VoiceStore,
+    prompts: VoicePrompts,
+    settings: Settings,
+    model: ServedModel,
+    now: Callable[[], float] = time.time,
 ) -> FastAPI:
-    """The whole application; the engine's workers start once the server answers, and end with it."""
+    """The whole application; the engine's workers start once the server answers, and end with it.
+
+    now: Unix time, by which invitations expire and listening takes its time.
+    """
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -68,6 +78,7 @@ def build_web(
             yield
         finally:
             sweeping.cancel()
+            await listening.close()
             await engine.close()
             store.close()
             takes.close()
@@ -83,6 +94,7 @@ def build_web(
     app.include_router(voices_router(store, prompts, settings))
     app.include_router(designs_router(store, prompts))
     app.include_router(service_router(engine, model.name))
+    listening = app.state.listening = install_listening(app, engine, store, prompts, takes, settings, model, guard, now)
 
     @app.api_route(
         "/v1/{path:path}", methods=["GET", "POST", "PUT", "PATCH", "DELETE"], include_in_schema=False
@@ -104,7 +116,7 @@ def build_web(
     app.add_middleware(
         CORSMiddleware,
         allow_origins=origins,
-        allow_methods=["GET", "POST", "PATCH", "DELETE"],
+        allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
         allow_headers=["Authorization", "Content-Type"],
     )
     return mount_page(app, build_page(store, prompts, settings))

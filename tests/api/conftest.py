@@ -6,6 +6,7 @@ import asyncio
 import io
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,6 +78,16 @@ class ScriptedWorker:
             observer(self.state)
 
 
+class WallClock:
+    """Unix time that tests may put forward."""
+
+    def __init__(self) -> None:
+        self.ahead_s = 0.0
+
+    def __call__(self) -> float:
+        return time.time() + self.ahead_s
+
+
 @dataclass
 class Service:
     """A running service and what is behind it. Script it before a request; read it after."""
@@ -89,6 +100,7 @@ class Service:
     worker: ScriptedWorker
     store: VoiceStore
     loop: asyncio.AbstractEventLoop = field(repr=False)
+    clock: WallClock
 
     def in_loop(self, function: Callable[[], object]) -> None:
         """Run in the service's event loop and wait for it."""
@@ -138,7 +150,8 @@ def serve(
     engine = Engine(lm, token2wav, WordFrontend(), limits or EngineLimits(), workers=(worker,))
     store = VoiceStore(settings.folder("library"), settings.max_voices)
     prompts = VoicePrompts(store, FakePromptEncoder(), settings.folder("prompts"), "fake")
-    app = build_web(engine, store, prompts, settings, ServedModel("fake-model"))
+    clock = WallClock()
+    app = build_web(engine, store, prompts, settings, ServedModel("fake-model"), clock)
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     listener.listen()
@@ -155,7 +168,7 @@ def serve(
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     # The socket listens already, so this waits in its backlog until the service answers.
     httpx.get(f"{url}/health", timeout=60)
-    return Service(url, app, engine, lm, token2wav, worker, store, loops[0])
+    return Service(url, app, engine, lm, token2wav, worker, store, loops[0], clock)
 
 
 def stop(running: list[tuple[uvicorn.Server, threading.Thread]]) -> None:

@@ -1,0 +1,115 @@
+"""The form of a listening test: its fields on the wire to a design, and a test as its owner sees it."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import asdict
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from studio.errors import InvalidRequest
+from studio.library.store import is_unicode
+from studio.listening import problems
+from studio.listening.answers import Kind
+from studio.listening.design import Condition, Design, Source
+from studio.listening.opening import all_problems
+from studio.listening.room import ListeningRoom
+from studio.listening.store import Test
+
+_Text = Annotated[str, Field(max_length=4000)]
+
+
+class SourceBody(BaseModel):
+    """Where a condition's clips come from; settings are those of POST /v1/audio/speech, studio those of app.py."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    kind: Literal["upload", "speech", "takes"] = "upload"
+    voice: str = Field("", max_length=200)
+    settings: dict[str, str | float | int | bool] = Field({}, max_length=20)
+    studio: dict[str, str | float | int | bool] = Field({}, max_length=20)
+    takes: list[Annotated[str, Field(max_length=64)]] = Field([], max_length=200)
+
+
+class ConditionBody(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = Field(max_length=200)
+    source: SourceBody = SourceBody()
+
+
+class DesignBody(BaseModel):
+    """The form. reference: the name of a condition, or "voice"."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    kind: Kind
+    title: str = Field("", max_length=200)
+    conditions: list[ConditionBody] = Field(max_length=40)
+    texts: list[Annotated[str, Field(max_length=4000)]] = Field([], max_length=500)
+    reference: str = Field("", max_length=200)
+    anchors: bool = True
+    language: Literal["en", "zh"] = "en"
+    consent: _Text = ""
+    instructions: _Text = ""
+    headphones: Literal["off", "ask", "require"] = "ask"
+    training: int = Field(0, ge=0, le=20)
+    traps: int = Field(0, ge=0, le=20)
+    gold: int = Field(0, ge=0, le=20)
+    repeats: int = Field(0, ge=0, le=50)
+    rounds: int = Field(1, ge=1, le=10)
+    coverage: Literal["full", "latin"] | None = None
+    raters: int = Field(12, ge=1, le=10000)
+    min_results: int = Field(0, ge=0, le=10000)
+    timeout_s: int = Field(0, ge=0, le=3600)
+    comments: bool = True
+    arena: bool = False
+    seed: int | None = Field(None, ge=0, le=2**32 - 1)
+
+
+def design_of(body: DesignBody) -> Design:
+    """The form as a design: ids for names, blank texts left out, a seed drawn where none is given."""
+    fields = body.model_dump(exclude={"conditions", "reference", "texts", "seed", "coverage"})
+    conditions = tuple(
+        Condition(f"c{n}", " ".join(c.name.split()), _source_of(c.source)) for n, c in enumerate(body.conditions, 1)
+    )
+    ids = {c.name: c.id for c in conditions}
+    reference = body.reference if body.reference in ("", "voice") else ids.get(" ".join(body.reference.split()), "?")
+    texts = tuple(text for line in body.texts if (text := " ".join(line.split())))
+    coverage = body.coverage or ("latin" if body.kind is Kind.INTELLIGIBILITY else "full")
+    seed = secrets.randbelow(2**32) if body.seed is None else body.seed
+    design = Design(**fields, conditions=conditions, reference=reference, texts=texts, coverage=coverage, seed=seed)
+    if not is_unicode(str(design.to_dict())):
+        raise InvalidRequest("text.not_unicode", param="design", field="design")
+    problems.refuse(problems.of_design(design))
+    return design
+
+
+def wire(room: ListeningRoom, test: Test, language: str) -> dict[str, Any]:
+    """A test as its owner sees it; answers are not in it."""
+    clips = room.store.clips(test.id, "given")
+    found = all_problems(room.store, test) if test.state == "draft" else []
+    spoken = [c for c in test.design.conditions if c.source.kind == "speech"]
+    return {
+        "id": test.id,
+        "state": test.state,
+        "created_at": int(test.created_s),
+        "design": test.design.to_dict(),
+        "clips": [
+            {"item": clip.item, "condition": clip.condition, "seconds": round(clip.seconds, 2), "text": clip.text}
+            for clip in clips.values()
+        ],
+        "making": room.generation.is_busy(test.id),
+        "made": sum((clip.condition in {c.id for c in spoken}) for clip in clips.values()),
+        "to_make": 0 if test.design.arena else len(spoken) * len(test.design.texts),
+        "problem": test.problem,
+        "waiting": [{"condition": w.condition.name, "wanted": w.wanted} for w in room.generation.waiting(test.design)],
+        "problems": [{"level": p.level, "param": p.param, "message": p.sentence(language)} for p in found],
+        "counts": room.raters.counts(test.id),
+        "invitations": [asdict(invitation) for invitation in room.store.invitations(test.id)],
+    }
+
+
+def _source_of(body: SourceBody) -> Source:
+    return Source(**(body.model_dump() | {"takes": tuple(body.takes)}))

@@ -1,0 +1,55 @@
+"""Joins the listening tests with the engine, the library and the takes, and puts their routes on the application."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fastapi import FastAPI, Request
+
+from studio.api.guard import Guard
+from studio.api.listening import listening_router
+from studio.api.listening_material import material_router
+from studio.api.listening_speech import ConditionSpeech
+from studio.api.owners import Owners
+from studio.api.rating import rating_router
+from studio.engine.engine import Engine
+from studio.library.prompts import VoicePrompts
+from studio.library.store import VoiceStore
+from studio.listening.design import Design, item_of
+from studio.listening.room import ListeningRoom
+from studio.listening.store import GivenClip
+from studio.settings import Settings
+from studio.speech import SAMPLE_RATE_HZ, ServedModel
+from studio.takes.store import TakeStore
+
+
+def install_listening(
+    app: FastAPI,
+    engine: Engine,
+    store: VoiceStore,
+    prompts: VoicePrompts,
+    takes: TakeStore,
+    settings: Settings,
+    model: ServedModel,
+    guard: Guard,
+    now: Callable[[], float],
+) -> ListeningRoom:
+    """The room, with its routes installed; the caller closes it."""
+    speech = ConditionSpeech(engine, store, prompts, model)
+    room = ListeningRoom(settings.folder("listening"), speech.speak, settings.model_dump(), now)
+    owners = Owners(room.store, guard)
+
+    def takes_of(request: Request, design: Design) -> list[GivenClip]:
+        """Conditions' takes, sentence by sentence in the order given; only the caller's own. Raises NotFound."""
+        client = guard.client_of(request)
+        found = []
+        for condition in design.conditions:
+            for number, take_id in enumerate(condition.source.takes if condition.source.kind == "takes" else ()):
+                take = takes.find(client, take_id)
+                found.append(GivenClip(item_of(number), condition.id, takes.samples(take), SAMPLE_RATE_HZ, take.text))
+        return found
+
+    app.include_router(listening_router(room, owners, speech, takes_of))
+    app.include_router(material_router(room, owners))
+    app.include_router(rating_router(room, guard.client_of))
+    return room

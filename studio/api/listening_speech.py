@@ -1,0 +1,83 @@
+"""Speech for listening tests: the requests that conditions describe, through the engine that serves everybody."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from pydantic import ValidationError
+
+from studio.api.speech import SpeechBody, refuse_unmakeable, synthesis_of, with_defaults
+from studio.engine.engine import Engine
+from studio.errors import CapacityError, InvalidRequest
+from studio.library.prompts import VoicePrompts
+from studio.library.store import VoiceStore
+from studio.listening.design import Design
+from studio.listening.generation import Utterance
+from studio.settings import Settings
+from studio.speech import Float32, ServedModel
+
+NOT_SETTINGS = {"input", "voice", "model", "seed", "response_format", "stream_format", "stream"}
+CLIENT = "listening tests"
+"""One client of the fair queue, so that making material leaves places to listeners."""
+
+
+class ConditionSpeech:
+    """Checks what conditions ask of the studio, and speaks it."""
+
+    def __init__(self, engine: Engine, store: VoiceStore, prompts: VoicePrompts, model: ServedModel) -> None:
+        self._engine, self._store, self._prompts, self._model = engine, store, prompts, model
+
+    def check(self, design: Design) -> None:
+        """Refuse unknown voices, settings that a request cannot have and studio settings that there are not."""
+        for condition in design.conditions:
+            if condition.source.kind != "speech":
+                continue
+            if condition.source.voice:
+                self._store.find(condition.source.voice)
+            for name in condition.source.studio:
+                if name not in Settings.model_fields:
+                    raise InvalidRequest("listening.studio_unknown", param="conditions", setting=name)
+            self._body(Utterance("a", condition.source.voice, 0, condition.source.settings))
+        for number, text in enumerate(design.texts, 1):
+            try:
+                self._engine.check(text)
+            except CapacityError:
+                pass  # the text was judged first; that the engine is not up yet matters when it is to speak
+            except InvalidRequest as error:
+                reason = error.message("en")
+                raise InvalidRequest("listening.text_bad", param="texts", number=number, reason=reason) from None
+
+    async def speak(self, wanted: Utterance) -> Float32:
+        """One sentence, float32 [n] at 24 kHz."""
+        voice = self._store.find(wanted.voice)
+        body = with_defaults(self._body(wanted), voice)
+        refuse_unmakeable(body, self._model)
+        request = synthesis_of(body, await self._prompts.of(voice), CLIENT, self._model)
+        async with await self._engine.submit(request) as stream:
+            return np.concatenate([chunk.samples async for chunk in stream])
+
+    def clip_of_voice(self, voice: str) -> tuple[Float32, int]:
+        """The clip that a voice was cloned from, float32 [n], and its rate in Hz."""
+        return self._store.clip_samples(self._store.find(voice))
+
+    def _body(self, wanted: Utterance) -> SpeechBody:
+        """The request that a condition describes; its settings are named as in POST /v1/audio/speech."""
+        settings: Mapping[str, Any] = wanted.settings
+        for name in settings:
+            if name in NOT_SETTINGS or name not in SpeechBody.model_fields:
+                known = ", ".join(sorted(SpeechBody.model_fields.keys() - NOT_SETTINGS))
+                raise InvalidRequest("listening.setting_unknown", param="conditions", setting=name, known=known)
+        try:
+            body = SpeechBody.model_validate(
+                {"input": wanted.text, "voice": wanted.voice, "seed": wanted.seed, **settings}
+            )
+        except ValidationError as error:
+            first = error.errors()[0]
+            name = str(first["loc"][0])
+            raise InvalidRequest(
+                "listening.setting_bad", param="conditions", setting=name, reason=first["msg"]
+            ) from None
+        refuse_unmakeable(body, self._model)
+        return body

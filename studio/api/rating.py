@@ -1,0 +1,168 @@
+"""/listen/TOKEN: what raters' browsers ask for. The token of the invitation lets in; a cookie says who it is.
+
+No reply names a condition, an item, a file, a role or a seed; sounds come from one-time addresses. See blinding.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import FileResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from studio.errors import NotFound
+from studio.listening.room import ListeningRoom
+from studio.listening.scoring import Reply
+from studio.listening.sessions import Session
+
+PAGE = Path(__file__).resolve().parents[2] / "assets" / "web" / "rate" / "rate.html"
+RATER_COOKIE = "studio_rater"
+COOKIE_LIFE_S = 180 * 24 * 3600
+DRAFT_MAX_ITEMS = 40
+NO_STORE = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer", "X-Robots-Tag": "noindex"}
+
+
+class JoinBody(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    consent: bool = False
+
+
+class ChosenBody(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    chosen: list[Annotated[int, Field(ge=0, le=2)]] = Field(max_length=12)
+
+
+class DraftBody(BaseModel):
+    """What is set so far: a value for each clip, what was heard of each, what was typed."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    number: int = Field(ge=1, le=100_000)
+    scores: list[float | None] = Field([], max_length=DRAFT_MAX_ITEMS)
+    heard_s: list[float] = Field([], max_length=DRAFT_MAX_ITEMS)
+    typed: str = Field("", max_length=1000)
+    comment: str = Field("", max_length=1000)
+
+
+class AnswerBody(BaseModel):
+    """A trial's answer; timeout: there is none, the time is over."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    number: int = Field(ge=1, le=100_000)
+    scores: list[float] = Field([], max_length=DRAFT_MAX_ITEMS)
+    typed: str = Field("", max_length=1000)
+    comment: str = Field("", max_length=1000)
+    seconds: float = Field(0.0, ge=0, le=86_400)
+    timeout: bool = False
+
+
+class CommentBody(BaseModel):
+    comment: str = Field(max_length=1000)
+
+
+class TextBody(BaseModel):
+    text: str = Field(max_length=4000)
+
+
+def rating_router(room: ListeningRoom, client_of: Callable[[Request], str]) -> APIRouter:
+    router = APIRouter(prefix="/listen")
+    sessions = room.sessions
+
+    def session_of(request: Request, token: str) -> Session:
+        session = sessions.session(token, request.cookies.get(RATER_COOKIE, ""))
+        if session is None:
+            raise NotFound("listening.not_joined")
+        return session
+
+    @router.get("/{token}", include_in_schema=False)
+    async def page(token: str) -> FileResponse:
+        """The raters' page; whether the link is good, its script asks."""
+        return FileResponse(PAGE, media_type="text/html; charset=utf-8", headers=NO_STORE)
+
+    @router.get("/{token}/state")
+    async def state(request: Request, response: Response, token: str) -> dict[str, Any]:
+        """What to show now."""
+        response.headers.update(NO_STORE)
+        session = sessions.session(token, request.cookies.get(RATER_COOKIE, ""))
+        if session is not None:
+            return sessions.view(session)
+        test, invitation = sessions.invited(token)
+        if test.state != "open":
+            return {"phase": "closed", "language": test.design.language}
+        return {
+            "phase": "join",
+            "language": test.design.language,
+            "consent": test.design.consent,
+            "instructions": test.design.instructions,
+            "name": invitation.name,
+        }
+
+    @router.post("/{token}/join")
+    async def join(request: Request, response: Response, token: str, body: JoinBody) -> dict[str, Any]:
+        session = sessions.session(token, request.cookies.get(RATER_COOKIE, ""))
+        if session is None:
+            session, key = sessions.join(token, body.consent)
+            root = str(request.scope.get("root_path", ""))
+            response.set_cookie(
+                RATER_COOKIE, key, max_age=COOKIE_LIFE_S, path=f"{root}/listen/{token}", httponly=True,
+                samesite="strict", secure=request.url.scheme == "https",
+            )  # fmt: skip
+        response.headers.update(NO_STORE)
+        return sessions.view(session)
+
+    @router.get("/{token}/clip/{address}")
+    async def clip(request: Request, token: str, address: str) -> Response:
+        """A sound, once. Every clip of a trial has the same size and the same headers."""
+        session = session_of(request, token)
+        served = sessions.take(session, address)
+        sound = await asyncio.to_thread(sessions.sound, session, served)
+        return Response(sound, media_type="audio/wav", headers=NO_STORE)
+
+    @router.get("/{token}/headphones/{number}")
+    async def headphone_tones(request: Request, token: str, number: int) -> Response:
+        session = session_of(request, token)
+        sound = await asyncio.to_thread(sessions.headphone_sound, session, number)
+        return Response(sound, media_type="audio/wav", headers=NO_STORE)
+
+    @router.post("/{token}/headphones")
+    async def headphones(request: Request, token: str, body: ChosenBody) -> dict[str, Any]:
+        sessions.check_headphones(session_of(request, token), body.chosen)
+        return sessions.view(session_of(request, token))
+
+    @router.post("/{token}/draft")
+    async def draft(request: Request, token: str, body: DraftBody) -> dict[str, bool]:
+        """Keep what is set in a trial before it is sent off."""
+        sessions.keep_draft(session_of(request, token), body.number, body.model_dump(exclude={"number"}))
+        return {"kept": True}
+
+    @router.post("/{token}/answer")
+    async def answer(request: Request, token: str, body: AnswerBody) -> dict[str, Any]:
+        """Keep an answer and show what is next; sent twice, it counts once."""
+        session = session_of(request, token)
+        reply = None
+        if not body.timeout:
+            reply = Reply(tuple(body.scores), body.typed, body.comment, body.seconds)
+        sessions.answer(session, body.number, reply)
+        if session.test.design.arena:
+            room.arena.voted(session, body.number)
+        return sessions.view(session_of(request, token))
+
+    @router.post("/{token}/comment")
+    async def comment(request: Request, token: str, body: CommentBody) -> dict[str, bool]:
+        sessions.say(session_of(request, token), body.comment)
+        return {"kept": True}
+
+    @router.post("/{token}/text")
+    async def arena_text(request: Request, token: str, body: TextBody) -> dict[str, Any]:
+        """The arena: a visitor's own text, made in two conditions."""
+        await room.arena.ask(session_of(request, token), body.text, client_of(request))
+        return sessions.view(session_of(request, token))
+
+    return router

@@ -1,0 +1,121 @@
+"""The arena: visitors type a text, hear it blind in two conditions and vote. Its votes are answers of kind AB."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from itertools import combinations
+from random import Random
+
+from studio.errors import InvalidRequest, ListeningConflict, QueueFull
+from studio.listening.answers import Answer, Role
+from studio.listening.design import Design
+from studio.listening.generation import Speak, Utterance
+from studio.listening.material import ready
+from studio.listening.orders import Trial
+from studio.listening.raters import RaterStore
+from studio.listening.sessions import Session
+from studio.listening.store import GivenClip, ListeningStore
+from studio.speech import SAMPLE_RATE_HZ
+
+TEXT_MAX_CHARS = 300
+PAIRS_PER_HOUR = 30
+"""For one address; a new cookie does not make a new visitor."""
+FULL_WEIGHT_VOTES = 20
+"""A rater's votes together weigh no more than so many."""
+ONE_SIDED_VOTES, ONE_SIDED_RATIO = 10, 0.9
+"""From so many votes on, somebody who nearly always takes the same button is not listening."""
+
+
+class Arena:
+    """Makes a visitor's pair and drops its sound after the vote. Owner: the event loop."""
+
+    def __init__(
+        self, store: ListeningStore, raters: RaterStore, speak: Speak, now: Callable[[], float] = time.time
+    ) -> None:
+        self._store, self._raters, self._speak, self._now = store, raters, speak, now
+        self._lately: dict[str, deque[float]] = {}
+        self._making: set[str] = set()
+
+    async def ask(self, session: Session, text: str, address: str) -> None:
+        """Make two clips of a text and put them to the rater as the next trial.
+
+        Raises: InvalidRequest for the text, ListeningConflict while a vote is due, QueueFull for too many in an hour.
+        """
+        test, rater = session.test, session.rater
+        text = " ".join(text.split())
+        if not text or len(text) > TEXT_MAX_CHARS:
+            raise InvalidRequest("listening.arena_text", param="text", limit=TEXT_MAX_CHARS)
+        if test.state != "open" or not test.design.arena:
+            raise ListeningConflict("listening.closed")
+        if self._raters.position(rater.id) < len(rater.plan) or rater.id in self._making:
+            raise ListeningConflict("listening.vote_due")
+        self._count(address)
+        self._making.add(rater.id)
+        try:
+            await self._make(session, text)
+        finally:
+            self._making.discard(rater.id)
+
+    def _count(self, address: str) -> None:
+        """One more pair for an address, if its hour allows."""
+        now = self._now()
+        times = self._lately.setdefault(address, deque())
+        while times and times[0] < now - 3600:
+            times.popleft()
+        if len(times) >= PAIRS_PER_HOUR:
+            wait_s = times[0] + 3600 - now
+            raise QueueFull("listening.arena_rate", limit=PAIRS_PER_HOUR, seconds=wait_s, retry_after_s=wait_s)
+        times.append(now)
+        for other in [a for a, seen in self._lately.items() if not seen or seen[-1] < now - 3600]:
+            del self._lately[other]
+
+    async def _make(self, session: Session, text: str) -> None:
+        design = session.test.design
+        pair = next_pair(design, self._raters.answers(session.test.id))
+        sources = {condition.id: condition.source for condition in design.conditions}
+        seed = secrets.randbelow(2**32)
+        made = await asyncio.gather(
+            *(self._speak(Utterance(text, sources[c].voice, seed, sources[c].settings)) for c in pair)
+        )
+        item = f"{session.rater.id}-{len(session.rater.plan) + 1:03d}"
+        given = {(item, c): (samples, SAMPLE_RATE_HZ) for c, samples in zip(pair, made, strict=True)}
+        clips, rate_hz = await asyncio.to_thread(ready, design, given)
+        for (_, condition), samples in clips.items():
+            self._store.put_clip(session.test.id, "ready", GivenClip(item, condition, samples, rate_hz, text))
+        slots = tuple(Random(secrets.token_bytes(8)).sample(pair, 2))
+        self._raters.append(session.rater, Trial(Role.TEST, item, slots))
+
+    def voted(self, session: Session, number: int) -> None:
+        """A trial is over: its sound goes, the vote stays."""
+        item = session.rater.plan[number - 1].item
+        for condition in session.test.design.compared:
+            self._store.drop_clips(session.test.id, condition, "ready", item)
+
+
+def next_pair(design: Design, votes: Iterable[Answer]) -> tuple[str, str]:
+    """The pair with the fewest votes; of equals, one by chance."""
+    counts = Counter(frozenset((vote.condition, vote.against)) for vote in votes)
+    pairs = list(combinations(design.compared, 2))
+    Random(secrets.token_bytes(8)).shuffle(pairs)
+    return min(pairs, key=lambda pair: counts[frozenset(pair)])
+
+
+def weights(votes: Iterable[Answer], sides: Iterable[tuple[str, int]]) -> dict[str, float]:
+    """How much each vote of a rater counts: less than 1 beyond 20 votes, 0 for who always takes one button.
+
+    Args:    sides: rater and button (0 first, 1 second) of every vote that preferred one.
+    """
+    counts = Counter(vote.rater for vote in votes)
+    taken: dict[str, Counter[int]] = {}
+    for rater, side in sides:
+        taken.setdefault(rater, Counter())[side] += 1
+    found = {}
+    for rater, count in counts.items():
+        most = max(taken.get(rater, Counter({0: 0})).values())
+        one_sided = count >= ONE_SIDED_VOTES and most >= ONE_SIDED_RATIO * count
+        found[rater] = 0.0 if one_sided else min(1.0, FULL_WEIGHT_VOTES / count)
+    return found

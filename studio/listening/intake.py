@@ -1,0 +1,119 @@
+"""Uploaded files and zip archives to clips by sentence. A file's name only says which sentence; it never is a path."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from studio.audio.decode import ReferenceClip, decode_clip
+from studio.errors import ClientError, InvalidRequest
+from studio.listening.material import check_clip
+
+MAX_FILES = 1000
+MAX_FILE_BYTES = 20_000_000
+MAX_TOTAL_BYTES = 200_000_000
+ITEM_MAX_CHARS = 60
+TEXT_SUFFIX = ".txt"
+_IGNORED = ("__MACOSX/", ".", "Thumbs.db")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Upload:
+    """One sentence of an upload. text: from a .txt of the same name, "" without one."""
+
+    item: str
+    clip: ReferenceClip
+    text: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NamedFile:
+    """A file as it was sent or packed. name: with the folders in front of it."""
+
+    name: str
+    content: bytes
+
+
+def unpacked(files: Iterable[tuple[str, bytes]]) -> list[NamedFile]:
+    """The files, archives opened. Raises InvalidRequest for a broken archive, too many files or too many bytes."""
+    found: list[NamedFile] = []
+    left_bytes = MAX_TOTAL_BYTES
+    for name, content in files:
+        packed = _of_zip(name, content) if content[:4] == b"PK\x03\x04" else [NamedFile(name, content)]
+        for file in packed:
+            left_bytes -= len(file.content)
+            if len(found) >= MAX_FILES or left_bytes < 0:
+                raise InvalidRequest(
+                    "listening.upload_large", param="files", files=MAX_FILES, megabytes=MAX_TOTAL_BYTES / 1e6
+                )
+            found.append(file)
+    return found
+
+
+def _of_zip(name: str, content: bytes) -> Iterator[NamedFile]:
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            for entry in archive.infolist():
+                if entry.is_dir() or _is_ignored(entry.filename):
+                    continue
+                with archive.open(entry) as packed:
+                    data = packed.read(MAX_FILE_BYTES + 1)  # what the archive's list says of sizes may be wrong
+                if len(data) > MAX_FILE_BYTES:
+                    raise InvalidRequest(
+                        "listening.file_large", param="files", file=entry.filename, limit=MAX_FILE_BYTES / 1e6
+                    )
+                yield NamedFile(entry.filename, data)
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError, ValueError):
+        raise InvalidRequest("listening.zip_broken", param="files", file=name) from None
+
+
+def _is_ignored(name: str) -> bool:
+    return name.startswith(_IGNORED[0]) or PurePosixPath(name).name.startswith(_IGNORED[1:])
+
+
+def item_of_name(name: str) -> str:
+    """Which sentence a file is: its name without folders and ending."""
+    stem = PurePosixPath(name.replace("\\", "/")).stem.strip()
+    return "".join(sign for sign in stem if sign.isprintable())[:ITEM_MAX_CHARS] or "unnamed"
+
+
+def uploads(files: Iterable[NamedFile]) -> list[Upload]:
+    """Clips with their texts, by sentence.
+
+    Raises: InvalidRequest that names the file, for one that is no sound, broken, silent, too short or too long, for
+            two of one sentence, or for no sound at all.
+    """
+    files = list(files)
+    texts = {item_of_name(f.name): _text(f) for f in files if f.name.lower().endswith(TEXT_SUFFIX)}
+    found: dict[str, Upload] = {}
+    for file in files:
+        if file.name.lower().endswith(TEXT_SUFFIX):
+            continue
+        item = item_of_name(file.name)
+        if item in found:
+            raise InvalidRequest("listening.file_twice", param="files", item=item)
+        found[item] = Upload(item, read_clip(file), texts.get(item, ""))
+    if not found:
+        raise InvalidRequest("listening.upload_empty", param="files")
+    return list(found.values())
+
+
+def read_clip(file: NamedFile) -> ReferenceClip:
+    """The sound of a file, fit for a test."""
+    try:
+        clip = decode_clip(file.content, MAX_FILE_BYTES)
+    except ClientError as error:
+        reason = error.message("en")
+        raise InvalidRequest("listening.file_broken", param="files", file=file.name, reason=reason) from None
+    check_clip(file.name, clip)
+    return clip
+
+
+def _text(file: NamedFile) -> str:
+    try:
+        return " ".join(file.content.decode("utf-8-sig").split())
+    except UnicodeDecodeError:
+        raise InvalidRequest("listening.text_broken", param="files", file=file.name) from None

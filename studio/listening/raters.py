@@ -1,0 +1,202 @@
+"""Raters, their plans, what they have set and what they answered, each kept as soon as it is known."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from studio.listening.answers import Answer, Kind, Role, Study
+from studio.listening.database import Database
+from studio.listening.design import ANCHORS, Design
+from studio.listening.orders import Trial
+from studio.listening.store import Invitation, Test, hashed
+
+
+@dataclass(frozen=True, slots=True)
+class Rater:
+    """Somebody who joined. number: the place in the balanced orders; headphones: right answers of six, if asked."""
+
+    id: str
+    test: str
+    number: int
+    name: str
+    plan: tuple[Trial, ...]
+    headphones: int | None
+    finished_s: float | None
+    comment: str
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a trial stands. fetched: bit n for clip n; draft: what was set and not sent off yet."""
+
+    position: int
+    first_s: float
+    served_s: float
+    fetched: int
+    draft: dict[str, Any]
+    ended: str
+
+
+class RaterStore:
+    """The raters' tables; shares the database with the store of tests."""
+
+    def __init__(self, database: Database, now: Callable[[], float] = time.time) -> None:
+        self._db = database
+        self._now = now
+
+    def join(
+        self, test: Test, invitation: Invitation, plan: Callable[[int], Sequence[Trial]]
+    ) -> tuple[Rater, str]:
+        """A new rater with the next number, and the key that proves who it is, which is not kept."""
+        key, rater = secrets.token_urlsafe(24), secrets.token_hex(6)
+        with self._db.transaction():
+            last = self._db.row("SELECT max(number) AS last FROM rater WHERE test = ?", test.id)
+            number = 0 if last is None or last["last"] is None else last["last"] + 1
+            self._db.run(
+                "INSERT INTO rater (id, test, invitation, number, secret, name, plan, joined_s)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                rater, test.id, invitation.token, number, hashed(key), invitation.name,
+                _to_json(plan(number)), self._now(),
+            )  # fmt: skip
+        return self.find(rater), key
+
+    def find(self, rater: str) -> Rater:
+        row = self._db.row("SELECT * FROM rater WHERE id = ?", rater)
+        assert row is not None
+        return _rater(row)
+
+    def known(self, invitation: Invitation, key: str) -> Rater | None:
+        """Who comes by this link: by the key in the cookie; a link made for one name is that rater anywhere."""
+        by_name = "name <> ''" if invitation.name else "secret = ?2"
+        row = self._db.row(
+            f"SELECT * FROM rater WHERE invitation = ?1 AND {by_name} AND ?2 IS NOT NULL",
+            invitation.token, hashed(key),
+        )  # fmt: skip
+        return _rater(row) if row else None
+
+    def of_test(self, test: str) -> list[Rater]:
+        return [_rater(row) for row in self._db.rows("SELECT * FROM rater WHERE test = ? ORDER BY number", test)]
+
+    def append(self, rater: Rater, trial: Trial) -> None:
+        """One more trial at the end of a plan; the arena's come one by one."""
+        self._db.run("UPDATE rater SET plan = ? WHERE id = ?", _to_json([*rater.plan, trial]), rater.id)
+
+    def set_headphones(self, rater: str, right: int) -> None:
+        self._db.run("UPDATE rater SET headphones = ? WHERE id = ?", right, rater)
+
+    def finish(self, rater: str) -> None:
+        self._db.run("UPDATE rater SET finished_s = coalesce(finished_s, ?) WHERE id = ?", self._now(), rater)
+
+    def say(self, rater: str, comment: str) -> None:
+        self._db.run("UPDATE rater SET comment = ? WHERE id = ?", comment, rater)
+
+    def position(self, rater: str) -> int:
+        """The first trial that has not ended, from 0."""
+        row = self._db.row("SELECT count(*) AS ended FROM progress WHERE rater = ? AND ended <> ''", rater)
+        return int(row["ended"]) if row else 0
+
+    def progress(self, rater: str, position: int) -> Progress | None:
+        row = self._db.row("SELECT * FROM progress WHERE rater = ? AND position = ?", rater, position)
+        if row is None:
+            return None
+        return Progress(
+            row["position"], row["first_s"], row["served_s"], row["fetched"], json.loads(row["draft"]), row["ended"]
+        )
+
+    def serve(self, rater: str, position: int) -> None:
+        """The trial is shown, for the first time or again."""
+        now = self._now()
+        self._db.run(
+            "INSERT INTO progress (rater, position, first_s, served_s) VALUES (?1, ?2, ?3, ?3)"
+            " ON CONFLICT DO UPDATE SET served_s = ?3",
+            rater, position, now,
+        )  # fmt: skip
+
+    def fetch(self, rater: str, position: int, clip: int) -> None:
+        self._db.run(
+            "UPDATE progress SET fetched = fetched | ? WHERE rater = ? AND position = ?", 1 << clip, rater, position
+        )
+
+    def keep_draft(self, rater: str, position: int, draft: dict[str, Any]) -> None:
+        """What is set so far; nothing once the trial has ended."""
+        self._db.run(
+            "UPDATE progress SET draft = ? WHERE rater = ? AND position = ? AND ended = ''",
+            json.dumps(draft), rater, position,
+        )  # fmt: skip
+
+    def end(self, rater: str, position: int, rows: Iterable[Answer]) -> None:
+        """The answers to a trial, or that there were none in time; once only, all or nothing."""
+        rows = list(rows)
+        with self._db.transaction():
+            if not self._db.run(
+                "UPDATE progress SET ended = ?, draft = '{}' WHERE rater = ? AND position = ? AND ended = ''",
+                "answered" if rows else "timeout", rater, position,
+            ):  # fmt: skip
+                return  # it came twice; the first counts
+            for row in rows:
+                self._db.run(
+                    "INSERT INTO answer VALUES (?, ?, ?, ?, ?)",
+                    row.test, rater, position, row.condition, json.dumps(asdict(row)),
+                )  # fmt: skip
+
+    def answers(self, test: str) -> tuple[Answer, ...]:
+        rows = self._db.rows(
+            "SELECT body FROM answer JOIN rater ON rater.id = answer.rater WHERE answer.test = ?"
+            " ORDER BY rater.number, position, answer.rowid",
+            test,
+        )
+        return tuple(_answer(json.loads(row["body"])) for row in rows)
+
+    def counts(self, test: str) -> dict[str, int]:
+        """How many joined, finished, answered and ran out of time."""
+        row = self._db.row(
+            "SELECT (SELECT count(*) FROM rater WHERE test = ?1) AS joined,"
+            " (SELECT count(*) FROM rater WHERE test = ?1 AND finished_s IS NOT NULL) AS finished,"
+            " (SELECT count(*) FROM answer WHERE test = ?1) AS answers,"
+            " (SELECT count(*) FROM progress JOIN rater ON rater.id = rater WHERE test = ?1 AND ended = 'timeout')"
+            " AS timeouts",
+            test,
+        )
+        return dict(row) if row else {}
+
+    def asked_since(self, rater: str, since_s: float) -> int:
+        """Trials that a rater was shown since a time; what the arena limits."""
+        row = self._db.row("SELECT count(*) AS n FROM progress WHERE rater = ? AND first_s >= ?", rater, since_s)
+        return int(row["n"]) if row else 0
+
+
+def study(test: Test) -> Study:
+    """What the analysis must know of a test."""
+    design: Design = test.design
+    names = {c.id: c.name for c in design.conditions if c.id in design.compared}
+    made = {name: name for name in ANCHORS if name in design.rated}
+    return Study(
+        test.id,
+        design.title,
+        design.kind,
+        names | made,
+        reference=design.reference if design.kind is Kind.MUSHRA else "",
+        anchors=tuple(made),
+        material={f"{n + 1}": text for n, text in enumerate(design.texts)},
+    )
+
+
+def _to_json(plan: Iterable[Trial]) -> str:
+    return json.dumps([asdict(trial) for trial in plan])
+
+
+def _rater(row: sqlite3.Row) -> Rater:
+    values = dict(row)
+    plan = tuple(Trial.from_dict(trial) for trial in json.loads(values["plan"]))
+    kept = ("id", "test", "number", "name", "headphones", "finished_s", "comment")
+    return Rater(**({name: values[name] for name in kept} | {"plan": plan}))
+
+
+def _answer(body: dict[str, Any]) -> Answer:
+    return Answer(**(body | {"kind": Kind(body["kind"]), "role": Role(body["role"])}))

@@ -1,0 +1,213 @@
+"""A rater's way through a test: join, headphone check, trial by trial, end. Every step is kept before it is confirmed.
+
+What `view` gives is all that the rater's browser learns: places, addresses and scales, never a condition, an item,
+a seed or a role (but for training, which the rater is told of).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from studio.errors import InvalidRequest, ListeningConflict, NotFound
+from studio.listening import headphones
+from studio.listening.answers import Answer, Kind, Role
+from studio.listening.blinding import Addresses, Served, blind_wav
+from studio.listening.design import Design
+from studio.listening.orders import Trial, plan
+from studio.listening.raters import Rater, RaterStore
+from studio.listening.scoring import COMMENT_MAX_CHARS, Reply, answers
+from studio.listening.store import Clip, Invitation, ListeningStore, Test
+
+HEAR_MIN_S = 3.0
+"""Of each clip when many stand side by side; elsewhere all of it must be heard."""
+HEAR_SLACK = 0.9
+TIMEOUT_GRACE_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Who is asking, by which link, about which test."""
+
+    test: Test
+    invitation: Invitation
+    rater: Rater
+
+
+class Sessions:
+    """Serves raters; knows no HTTP. Owner: the event loop, but for `sound`, which may run in a thread."""
+
+    def __init__(
+        self, store: ListeningStore, raters: RaterStore, addresses: Addresses, now: Callable[[], float] = time.time
+    ) -> None:
+        self._store, self._raters, self._addresses, self._now = store, raters, addresses, now
+
+    def invited(self, token: str) -> tuple[Test, Invitation]:
+        """Raises NotFound for a link that is unknown, expired or of a test that is not open yet."""
+        invitation = self._store.invitation(token)
+        test = self._store.find(invitation.test)
+        if test.state == "draft":
+            raise NotFound("listening.no_invitation")
+        return test, invitation
+
+    def session(self, token: str, key: str) -> Session | None:
+        """The session of whoever comes by this link with this key; None for somebody new."""
+        test, invitation = self.invited(token)
+        rater = self._raters.known(invitation, key)
+        return Session(test, invitation, rater) if rater else None
+
+    def join(self, token: str, consented: bool) -> tuple[Session, str]:
+        """A new rater and the key for the cookie. Raises ListeningConflict if the test is closed."""
+        test, invitation = self.invited(token)
+        if test.state != "open":
+            raise ListeningConflict("listening.closed")
+        if test.design.consent and not consented:
+            raise InvalidRequest("listening.consent_missing", param="consent")
+        items = sorted({item for item, _ in self._store.clips(test.id, "ready")})
+        known = self._raters.known(invitation, "") if invitation.name else None
+        if known:
+            return Session(test, invitation, known), ""
+        make = (lambda _number: ()) if test.design.arena else (lambda number: plan(test.design, items, number))
+        rater, key = self._raters.join(test, invitation, make)
+        return Session(test, invitation, rater), key
+
+    def view(self, session: Session) -> dict[str, Any]:
+        """What the page shows now; hands out fresh addresses for the trial's clips."""
+        test, rater = session.test, session.rater
+        common = _common(test.design)
+        if test.state != "open":
+            return common | {"phase": "closed"}
+        if test.design.headphones != "off" and rater.headphones is None:
+            return common | {"phase": "headphones", "rounds": headphones.ROUNDS}
+        if test.design.headphones == "require" and (rater.headphones or 0) < headphones.RIGHT_MIN:
+            return common | {"phase": "no_headphones"}
+        position = self._raters.position(rater.id)
+        if position >= len(rater.plan):
+            if test.design.arena:
+                return common | {"phase": "text", "voted": position}
+            self._raters.finish(rater.id)
+            return common | {"phase": "finished", "comment": rater.comment}
+        return common | {"phase": "trial", "trial": self._trial(session, position)}
+
+    def _trial(self, session: Session, position: int) -> dict[str, Any]:
+        design, rater = session.test.design, session.rater
+        trial = rater.plan[position]
+        clips = self._clips_of(session.test, trial)
+        self._raters.serve(rater.id, position)
+        progress = self._raters.progress(rater.id, position)
+        issued = self._addresses.issue(rater.id, position, clips)
+        slots = len(trial.slots)
+        shown: dict[str, Any] = {
+            "number": position + 1,
+            "total": len(rater.plan),
+            "training": trial.role is Role.TRAINING,
+            "slots": issued[:slots],
+            "reference": issued[slots] if trial.reference else None,
+            "x": issued[slots] if trial.x is not None else None,
+            "hear_s": self._hear_s(design, clips),
+            "check": trial.wanted,
+            "draft": progress.draft if progress else {},
+        }
+        return shown
+
+    def _clips_of(self, test: Test, trial: Trial) -> list[Clip]:
+        """The clips of the slots, then that of the named reference or of X."""
+        ready = self._store.clips(test.id, "ready")
+        names = [*trial.slots, *([trial.reference] if trial.reference else [])]
+        if trial.x is not None:
+            names.append(trial.slots[trial.x])
+        return [ready[trial.item, name] for name in names]
+
+    def _hear_s(self, design: Design, clips: list[Clip]) -> float:
+        shortest = min(clip.seconds for clip in clips)
+        return round(min(HEAR_MIN_S, shortest) if design.shape == "all" else shortest, 3)
+
+    def take(self, session: Session, address: str) -> Served:
+        """What an address stands for, once. Raises NotFound."""
+        served = self._addresses.take(session.rater.id, address)
+        if served is None:
+            raise NotFound("listening.no_address")
+        self._raters.fetch(session.rater.id, served.position, served.index)
+        return served
+
+    def sound(self, session: Session, served: Served) -> bytes:
+        """The bytes of a clip."""
+        return blind_wav(self._store.samples(session.test.id, served.clip), served.samples, served.clip.rate_hz)
+
+    def keep_draft(self, session: Session, number: int, draft: Mapping[str, Any]) -> None:
+        """What is set so far in a trial that has not been sent off."""
+        self._raters.keep_draft(session.rater.id, number - 1, dict(draft))
+
+    def answer(self, session: Session, number: int, reply: Reply | None) -> None:
+        """Keep a trial's answer; None: the time is over. A second one for the same trial changes nothing.
+
+        Raises: InvalidRequest; ListeningConflict if not everything was heard, or the time is not over.
+        """
+        test, rater, position = session.test, session.rater, number - 1
+        if test.state != "open":
+            raise ListeningConflict("listening.closed")
+        reached = self._raters.position(rater.id)
+        if position < reached:
+            return
+        progress = self._raters.progress(rater.id, position)
+        if position > reached or position >= len(rater.plan) or progress is None:
+            raise ListeningConflict("listening.not_shown")
+        spent_s = self._now() - progress.served_s
+        limit_s = test.design.timeout_s
+        if reply is None and not (limit_s and spent_s >= limit_s - 1):
+            raise ListeningConflict("listening.time_left")
+        if reply is None or (limit_s and spent_s > limit_s + TIMEOUT_GRACE_S):
+            self._raters.end(rater.id, position, [])
+            return
+        trial = rater.plan[position]
+        clips = self._clips_of(test, trial)
+        needed_s = HEAR_SLACK * self._hear_s(test.design, clips) * len(clips)
+        if progress.fetched != (1 << len(clips)) - 1 or self._now() - progress.first_s < needed_s:
+            raise ListeningConflict("listening.not_heard")
+        said = clips[0].text if test.design.kind is Kind.INTELLIGIBILITY else ""
+        self._raters.end(rater.id, position, answers(test.design, trial, reply, said, self._head(session, position)))
+
+    def _head(self, session: Session, position: int) -> Answer:
+        """What a row says whatever the answer is."""
+        trial = session.rater.plan[position]
+        return Answer(
+            test=session.test.id,
+            rater=session.rater.id,
+            trial=f"{session.rater.id}-{position + 1:03d}",
+            position=position + 1,
+            kind=session.test.design.kind,
+            role=trial.role,
+            item=trial.item,
+            condition="",
+            score=0.0,
+            at=datetime.fromtimestamp(self._now(), UTC).isoformat(timespec="seconds"),
+        )
+
+    def headphone_sound(self, session: Session, number: int) -> bytes:
+        """The tones of a round of the headphone check, from 1. Which is which follows from the rater's id."""
+        return headphones.tones(session.rater.id, number)
+
+    def check_headphones(self, session: Session, chosen: list[int]) -> None:
+        """Keep how many rounds were right; the first try counts, but may be repeated where headphones are required."""
+        self._raters.set_headphones(session.rater.id, headphones.right(session.rater.id, chosen))
+
+    def say(self, session: Session, comment: str) -> None:
+        """The rater's comment at the end."""
+        if len(comment) > COMMENT_MAX_CHARS:
+            raise InvalidRequest("listening.comment_long", param="comment", limit=COMMENT_MAX_CHARS)
+        self._raters.say(session.rater.id, comment)
+
+
+def _common(design: Design) -> dict[str, Any]:
+    return {
+        "kind": design.kind.value,
+        "language": design.language,
+        "instructions": design.instructions,
+        "timeout_s": design.timeout_s,
+        "comments": design.comments,
+        "named_reference": design.kind in (Kind.MUSHRA, Kind.SIMILARITY),
+        "arena": design.arena,
+    }

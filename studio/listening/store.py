@@ -1,0 +1,204 @@
+"""Listening tests, their clips and invitations: rows in SQLite, sound in files with random names. Judges nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import soundfile
+
+from studio.errors import ListeningConflict, NotFound
+from studio.listening.database import Database
+from studio.listening.design import Design
+from studio.speech import Float32
+
+Stage = Literal["given", "ready"]
+State = Literal["draft", "open", "closed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """A listening test. state: a draft may change, an open one takes answers. owner: hash of the owner's key."""
+
+    id: str
+    owner: str
+    design: Design
+    state: State
+    problem: str
+    created_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Clip:
+    """One clip of the material. stage: as it came, or as raters hear it. file: below the test's folder."""
+
+    item: str
+    condition: str
+    file: str
+    samples: int
+    rate_hz: int
+    text: str
+
+    @property
+    def seconds(self) -> float:
+        return self.samples / self.rate_hz
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GivenClip:
+    """Sound on its way into a test: float32 [n] mono."""
+
+    item: str
+    condition: str
+    samples: Float32
+    rate_hz: int
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Invitation:
+    """A link. name: of the one rater it is for, "" for whoever has it. expires_s: Unix time."""
+
+    token: str
+    test: str
+    name: str
+    expires_s: float
+
+
+def hashed(key: str) -> str:
+    """What is kept of a secret: its holder proves it, the database does not tell it."""
+    return hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()
+
+
+class ListeningStore:
+    """Tests, clips and invitations; owns the folder, shares the database with the raters' store."""
+
+    def __init__(self, folder: Path, database: Database, now: Callable[[], float] = time.time) -> None:
+        self._files = folder / "files"
+        self.exports = folder / "exports"
+        for path in (self._files, self.exports):
+            path.mkdir(parents=True, exist_ok=True)
+        self._db = database
+        self._now = now
+
+    def create(self, design: Design, owner: str) -> Test:
+        test = Test(secrets.token_hex(8), owner, design, "draft", "", self._now())
+        self._db.run(
+            "INSERT INTO test VALUES (?, ?, ?, 'draft', '', ?)",
+            test.id, owner, json.dumps(design.to_dict()), test.created_s,
+        )  # fmt: skip
+        return test
+
+    def find(self, test: str) -> Test:
+        """Raises NotFound."""
+        row = self._db.row("SELECT * FROM test WHERE id = ?", test)
+        if row is None:
+            raise NotFound("listening.not_found")
+        return _test(row)
+
+    def of_owner(self, owner: str | None) -> list[Test]:
+        """Newest first; None: everybody's."""
+        rows = self._db.rows("SELECT * FROM test WHERE ?1 IS NULL OR owner = ?1 ORDER BY created_s DESC, id", owner)
+        return [_test(row) for row in rows]
+
+    def redesign(self, test: Test, design: Design) -> Test:
+        """Change a draft; clips made for what is no longer in it go. Raises ListeningConflict once it was open."""
+        changed = self._db.run(
+            "UPDATE test SET design = ?, problem = '' WHERE id = ? AND state = 'draft'",
+            json.dumps(design.to_dict()), test.id,
+        )  # fmt: skip
+        if not changed:
+            raise ListeningConflict("listening.not_draft")
+        before = {c.id: c.source for c in test.design.conditions}
+        for condition in design.conditions:
+            remade = condition.source.kind != "upload" and (
+                test.design.texts != design.texts or test.design.seed != design.seed
+            )
+            if condition.id in before and (before[condition.id] != condition.source or remade):
+                self.drop_clips(test.id, condition.id)
+        for gone in before.keys() - {c.id for c in design.conditions}:
+            self.drop_clips(test.id, gone)
+        return self.find(test.id)
+
+    def set_state(self, test: str, state: State) -> None:
+        self._db.run("UPDATE test SET state = ? WHERE id = ?", state, test)
+
+    def set_problem(self, test: str, sentence: str) -> None:
+        """Why material could not be made; "" for no problem."""
+        self._db.run("UPDATE test SET problem = ? WHERE id = ?", sentence, test)
+
+    def put_clip(self, test: str, stage: Stage, clip: GivenClip) -> None:
+        """Keep a clip in place of one that there was."""
+        folder = self._files / test
+        folder.mkdir(exist_ok=True)
+        name = f"{secrets.token_hex(12)}.wav"
+        subtype = "PCM_16" if stage == "ready" else "PCM_24"
+        soundfile.write(folder / name, np.clip(clip.samples, -1, 1), clip.rate_hz, subtype=subtype)
+        with self._db.transaction():
+            where = (test, clip.item, clip.condition, stage)
+            old = self._db.row("SELECT file FROM clip WHERE (test, item, condition, stage) = (?, ?, ?, ?)", *where)
+            self._db.run(
+                "INSERT OR REPLACE INTO clip VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                *where, name, len(clip.samples), clip.rate_hz, clip.text,
+            )  # fmt: skip
+        if old:
+            (folder / old["file"]).unlink(missing_ok=True)
+
+    def clips(self, test: str, stage: Stage) -> dict[tuple[str, str], Clip]:
+        """By item and condition, items in their order."""
+        rows = self._db.rows(
+            "SELECT item, condition, file, samples, rate_hz, text FROM clip WHERE test = ? AND stage = ? ORDER BY item",
+            test, stage,
+        )  # fmt: skip
+        return {(row["item"], row["condition"]): Clip(*row) for row in rows}
+
+    def samples(self, test: str, clip: Clip) -> Float32:
+        """float32 [n]. Only this room names files, so none leads outside the folder."""
+        return soundfile.read(self._files / test / clip.file, dtype="float32")[0]
+
+    def drop_clips(self, test: str, condition: str, stage: Stage = "given", item: str | None = None) -> None:
+        where = "test = ? AND condition = ? AND stage = ? AND (?4 IS NULL OR item = ?4)"
+        for row in self._db.rows(f"SELECT file FROM clip WHERE {where}", test, condition, stage, item):
+            (self._files / test / row["file"]).unlink(missing_ok=True)
+        self._db.run(f"DELETE FROM clip WHERE {where}", test, condition, stage, item)
+
+    def invite(self, test: str, name: str, expires_s: float) -> Invitation:
+        made = Invitation(secrets.token_urlsafe(16), test, name, expires_s)
+        self._db.run(
+            "INSERT INTO invitation VALUES (?, ?, ?, ?, ?)", made.token, test, name, expires_s, self._now()
+        )
+        return made
+
+    def invitations(self, test: str) -> list[Invitation]:
+        rows = self._db.rows(
+            "SELECT token, test, name, expires_s FROM invitation WHERE test = ? ORDER BY created_s, token", test
+        )
+        return [Invitation(*row) for row in rows]
+
+    def invitation(self, token: str) -> Invitation:
+        """Raises NotFound for one that is unknown or expired: to its holder both are the same."""
+        row = self._db.row("SELECT token, test, name, expires_s FROM invitation WHERE token = ?", token)
+        if row is None or row["expires_s"] < self._now():
+            raise NotFound("listening.no_invitation")
+        return Invitation(*row)
+
+    def withdraw(self, test: str, token: str) -> None:
+        self._db.run("DELETE FROM invitation WHERE test = ? AND token = ?", test, token)
+
+    def delete(self, test: str) -> None:
+        """Everything of it; whoever calls has kept an export."""
+        self._db.run("DELETE FROM test WHERE id = ?", test)
+        shutil.rmtree(self._files / test, ignore_errors=True)
+
+
+def _test(row: object) -> Test:
+    values = dict(row)  # type: ignore[call-overload]
+    return Test(**(values | {"design": Design.from_dict(json.loads(values["design"]))}))
