@@ -33,6 +33,8 @@ SOUND_TAGS = (
     "[quick_breath]", "<laughter>", "</laughter>", "[hissing]", "[sigh]", "[vocalized-noise]", "[lipsmack]", "[mn]",
 )  # fmt: skip
 """What CosyVoice2's tokenizer knows as sounds, in the order of their ids."""
+Quality = Literal["fast", "balanced", "best"]
+"""What is spent on a request; studio/engine/quality.py says what each stands for."""
 
 Float32 = NDArray[np.float32]
 Int32 = NDArray[np.int32]
@@ -115,6 +117,8 @@ class SynthesisRequest:
     """What mode instruct follows, as typed; the end-of-prompt mark is ours to append."""
     speed: float = 1.0
     """How much faster than the voice speaks, at its own pitch; pauses that the text asks for stay as long."""
+    quality: Quality | None = "balanced"
+    """None: by load and length of the text."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

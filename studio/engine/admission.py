@@ -24,6 +24,10 @@ class Admission:
         self._draining = False
 
     @property
+    def places(self) -> int:
+        return self._max_running
+
+    @property
     def running(self) -> int:
         return len(self._running)
 
@@ -31,11 +35,16 @@ class Admission:
     def waiting(self) -> int:
         return sum(len(tickets) for tickets in self._waiting.values())
 
-    def enter(self, request_id: str, client: str) -> Ticket:
-        """A ticket that has, or will get, a place to run. Raises as `refuse_if_full`."""
+    def enter(self, request_id: str, client: str, urgent: bool = False) -> Ticket:
+        """A ticket that has, or will get, a place to run. Raises as `refuse_if_full`.
+
+        urgent: before the client's other waiting requests, but for urgent ones; never before those of others.
+        """
         self.refuse_if_full(client)
-        ticket = Ticket(self, request_id, client)
-        self._waiting.setdefault(client, deque()).append(ticket)
+        ticket = Ticket(self, request_id, client, urgent)
+        tickets = self._waiting.setdefault(client, deque())
+        at = sum(other.urgent for other in tickets) if urgent else len(tickets)
+        tickets.insert(at, ticket)
         self._fill_places()
         return ticket
 
@@ -59,16 +68,19 @@ class Admission:
         per_place_s = (self._measured_s or FIRST_GUESS_S) / self._max_running
         return max(1.0, per_place_s * (ahead + 1))
 
-    def position(self, ticket: Ticket) -> int:
-        """How many requests get a place before this one; 0 when it is next or runs."""
-        tickets = self._waiting.get(ticket.client)
-        if tickets is None or ticket not in tickets:
-            return 0
-        own_ahead = tickets.index(ticket)
-        clients = list(self._waiting)
-        turn = clients.index(ticket.client)
-        others = ((n, len(self._waiting[c])) for n, c in enumerate(clients) if c != ticket.client)
-        return own_ahead + sum(min(count, own_ahead + (n < turn)) for n, count in others)
+    def ahead(self, ticket: Ticket) -> list[str]:
+        """The waiting requests that get a place before this one, in order; none when it is next or runs."""
+        lines = {client: deque(tickets) for client, tickets in self._waiting.items()}
+        before: list[str] = []
+        while lines:
+            client = next(iter(lines))
+            tickets = lines.pop(client)
+            if (first := tickets.popleft()) is ticket:
+                return before
+            before.append(first.request_id)
+            if tickets:
+                lines[client] = tickets
+        return []
 
     def measured(self, seconds: float) -> None:
         """A request took so long from its place to its end."""
@@ -101,9 +113,10 @@ class Admission:
 class Ticket:
     """One request's claim to a place; give it back with `leave`, whether it ran or only waited."""
 
-    def __init__(self, admission: Admission, request_id: str, client: str) -> None:
+    def __init__(self, admission: Admission, request_id: str, client: str, urgent: bool = False) -> None:
         self.request_id = request_id
         self.client = client
+        self.urgent = urgent
         self.granted = asyncio.Event()
         self._admission = admission
 
@@ -111,8 +124,8 @@ class Ticket:
         """Wait for the place."""
         await self.granted.wait()
 
-    def position(self) -> int:
-        return self._admission.position(self)
+    def ahead(self) -> list[str]:
+        return self._admission.ahead(self)
 
     def leave(self) -> None:
         self._admission.leave(self)

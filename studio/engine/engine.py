@@ -17,6 +17,8 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from studio.engine.admission import Admission
+from studio.engine.outlook import Outlook, Progress
+from studio.engine.quality import EFFORTS
 from studio.engine.rates import Rates
 from studio.engine.scheduler import RowScheduler
 from studio.engine.stats import EngineState, EngineStats, Recorder, RequestSummary
@@ -109,9 +111,16 @@ class Engine:
         self._admission = Admission(limits.max_running, limits.queue_size, limits.max_per_client)
         self._voicing = Voicing(token2wav, RowScheduler(limits.max_batch_rows), clock, self._recorder.stepped)
         self._parts = EngineParts(
-            lm, self._voicing, clock, sleep, limits.max_ahead_s, limits.listener_timeout_s
+            lm,
+            self._voicing,
+            clock,
+            sleep,
+            limits.max_ahead_s,
+            limits.listener_timeout_s,
+            self._rates.is_plausible,
         )
         self._utterances: dict[str, Utterance] = {}
+        self._outlook = Outlook(self._admission, self._rates, self._utterances)
         self._loop_task: asyncio.Task[None] | None = None
         self._draining = False
         self._was_ready: dict[str, bool] = {}
@@ -138,7 +147,7 @@ class Engine:
         self._refuse_unless_ready()
         self._text.check(request.text)
         request_id = uuid.uuid4().hex[:16]
-        ticket = self._admission.enter(request_id, request.client)
+        ticket = self._admission.enter(request_id, request.client, urgent=request.quality == "fast")
         try:
             # Grammars take up to a second for a long text; the loop must go on voicing others meanwhile.
             segments = await asyncio.to_thread(self._text.segments, request.text)
@@ -148,12 +157,15 @@ class Engine:
         except BaseException:
             ticket.leave()
             raise
-        utterance = Utterance(self._parts, request_id, request, prompt_ids, segments, ticket)
-        utterance.stream.prebuffer_s = self._rates.prebuffer_s(
-            utterance.text_ids, self._admission.running, request.speed
-        )
+        choice = self._outlook.choice(request, sum(len(segment.token_ids) for segment in segments))
+        utterance = Utterance(self._parts, request_id, request, prompt_ids, segments, ticket, choice)
+        if EFFORTS[choice.quality].holds:
+            utterance.stream.prebuffer_s = self._rates.prebuffer_s(
+                utterance.text_ids, self._admission.running, request.speed
+            )
         utterance.on_end(partial(self._utterance_ended, self._admission.running))
         self._utterances[request_id] = utterance
+        utterance.promised_s = self._outlook.eta_s(utterance)
         return utterance.stream
 
     def check(self, text: str) -> None:
@@ -173,10 +185,9 @@ class Engine:
         """Refuse a client that submit would refuse now for want of a place. Raises QueueFull, EngineDraining."""
         self._admission.refuse_if_full(client)
 
-    def position(self, request_id: str) -> int:
-        """Requests that get a place before this one; 0 when it runs or has ended."""
-        utterance = self._utterances.get(request_id)
-        return utterance.ticket.position() if utterance else 0
+    def progress(self, request_id: str) -> Progress | None:
+        """Where a request stands that has made no sound yet; None once it has, or has ended."""
+        return self._outlook.progress(request_id)
 
     def measured_rate(self) -> float | None:
         """Audio seconds per wall second that each request now gets; None before any was measured."""

@@ -17,6 +17,11 @@ FIRST_CHUNK_S = 0.6
 """Sound of the first step, less what the vocoder holds back."""
 FIRST_GUESS_S_PER_ID = 0.1
 """Seconds of speech for one text id before any request was measured; phonemes are about so long."""
+FIRST_GUESS_FIRST_SOUND_S = 1.5
+"""Seconds from a place to the first sound before any was measured."""
+LEAST_PLAUSIBLE, MOST_PLAUSIBLE = 0.4, 2.5
+PLAUSIBLE_SLACK_S = 2.0
+"""Speech of a segment is unlikely to last less or more than these times what such texts last, and so much beyond."""
 RECENT_REQUESTS = 10
 """Requests whose worst unevenness a player is protected from."""
 UNPROVEN_S = 1.5 * BLOCK_S / FIRST_GUESS_RATE - FIRST_CHUNK_S
@@ -45,6 +50,8 @@ class Rates:
         self._best: float | None = None
         self._together: float | None = None
         self._s_per_id: float | None = None
+        self._first_sound_s: float | None = None
+        self._eta_error_s: float | None = None
         self._uneven_s: deque[float] = deque(maxlen=RECENT_REQUESTS)
         self.worker_started()
 
@@ -56,6 +63,9 @@ class Rates:
         """Learn from a request that ended well. running: requests voiced at once meanwhile, on average."""
         if summary.reason != "stop" or not text_ids:
             return
+        if summary.ttfa_s is not None:
+            self._first_sound_s = _moved(self._first_sound_s, summary.ttfa_s - summary.queue_s)
+            self._eta_error_s = _moved(self._eta_error_s, abs(summary.ttfa_s - summary.promised_s))
         self._s_per_id = _moved(self._s_per_id, summary.tokens / TOKEN_RATE_HZ / text_ids)
         if summary.rate is not None:
             made = summary.rate * summary.speed
@@ -72,9 +82,30 @@ class Rates:
             return None
         return min(self._best, self._together / max(1, running))
 
+    def expected_rate(self, running: int) -> float:
+        """As `measured_rate`, with a guess before the first request."""
+        return self.measured_rate(running) or FIRST_GUESS_RATE
+
     def expected_audio_s(self, text_ids: int) -> float:
         """Seconds that a text of so many ids will last at speed 1, without the pauses that it asks for."""
         return text_ids * (FIRST_GUESS_S_PER_ID if self._s_per_id is None else self._s_per_id)
+
+    @property
+    def first_sound_s(self) -> float:
+        """Seconds from a place to the first sound."""
+        return FIRST_GUESS_FIRST_SOUND_S if self._first_sound_s is None else self._first_sound_s
+
+    @property
+    def eta_error_s(self) -> float | None:
+        """By how many seconds the first sound came earlier or later than promised, lately; None before any came."""
+        return self._eta_error_s
+
+    def is_plausible(self, text_ids: int, audio_s: float) -> bool:
+        """Whether speech of such a length may be all of a text and no more; True while nothing was measured."""
+        if self._s_per_id is None:
+            return True
+        usual_s = text_ids * self._s_per_id
+        return LEAST_PLAUSIBLE * usual_s <= audio_s <= MOST_PLAUSIBLE * usual_s + PLAUSIBLE_SLACK_S
 
     def prebuffer_s(self, text_ids: int, running: int, speed: float = 1.0) -> float:
         """Seconds of sound to hold before playing so that the player does not run dry.
@@ -84,7 +115,7 @@ class Rates:
         it; half as much again is kept for a newcomer's step in between, less what the first chunk itself holds.
         No less than what the least even of the recent requests needed beyond its rate.
         """
-        rate = (self.measured_rate(running) or FIRST_GUESS_RATE) / speed
+        rate = self.expected_rate(running) / speed
         whole_s = self.expected_audio_s(text_ids) / speed
         step_s = max(0.0, 1.5 * BLOCK_S / max(rate, 0.2) - FIRST_CHUNK_S)
         uneven_s = max(step_s, *self._uneven_s)

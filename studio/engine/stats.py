@@ -47,6 +47,8 @@ class RequestSummary:
     reason: str
     needed_s: float = 0.0
     """Sound that its player had to hold before it started, so as not to run dry; 0 if the listener held it up."""
+    promised_s: float = 0.0
+    """Seconds to the first sound that it was promised when it came."""
     speed: float = 1.0
     """How much faster than the voice speaks its sound was handed out; rate counts what was handed out."""
 

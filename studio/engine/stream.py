@@ -9,6 +9,7 @@ from types import TracebackType
 
 import numpy as np
 
+from studio.engine.quality import Choice
 from studio.errors import RequestAborted, StudioError
 from studio.speech import SAMPLE_RATE_HZ, AudioChunk, Float32
 
@@ -28,6 +29,8 @@ class SpeechStream:
         """Seconds of sound that a player should hold before it starts, by the rates measured lately."""
         self.spoken: list[list[int]] = []
         """Speech tokens so far, segment by segment; with the same request they make the same sound again."""
+        self.choice = Choice("balanced", "quality.asked")
+        """What is spent on it, and why."""
         self._on_read = on_read
         self._when_read: Callable[[Float32], Awaitable[None]] | None = None
         self._read: list[Float32] = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
@@ -12,12 +11,14 @@ import numpy as np
 
 from studio.audio.stretch import TimeStretch
 from studio.engine.admission import Ticket
+from studio.engine.generation import IsPlausible, speak_segment
+from studio.engine.quality import EFFORTS, Choice
 from studio.engine.rates import least_prebuffer_s
 from studio.engine.scheduler import Playback
 from studio.engine.stats import RequestSummary
 from studio.engine.stream import SpeechStream
 from studio.engine.voicing import Row, Voicing
-from studio.errors import NoSpeech, RequestAborted, RunawaySpeech, SpeechLMError, StudioError, SynthesisError
+from studio.errors import RequestAborted, StudioError, SynthesisError
 from studio.protocols import Clock, LmPrompt, SpeechLM
 from studio.speech import SAMPLE_RATE_HZ, Float32, Segment, SynthesisRequest
 
@@ -44,6 +45,7 @@ class EngineParts:
     sleep: Callable[[float], Awaitable[None]]
     max_ahead_s: float
     listener_timeout_s: float
+    is_plausible: IsPlausible = lambda text_ids, audio_s: True
 
 
 class Utterance:
@@ -57,6 +59,7 @@ class Utterance:
         prompt_ids: Sequence[int],
         segments: Sequence[Segment],
         ticket: Ticket,
+        choice: Choice,
     ) -> None:
         self.request_id = request_id
         self.ticket = ticket
@@ -71,7 +74,10 @@ class Utterance:
         self._last_chunk_s: float | None = None
         self._handed: list[tuple[float, float]] = []
         self._first_audio_s = 0.0
-        self._tokens = 0
+        self.tokens = 0
+        self.promised_s = 0.0
+        """Seconds to the first sound that it was promised when it came."""
+        self._effort = EFFORTS[choice.quality]
         self._error: StudioError | None = None
         self._reason = RequestAborted.code
         self._held_up = False
@@ -79,7 +85,12 @@ class Utterance:
         self._room = asyncio.Event()
         self.stream = SpeechStream(request_id, self._on_read, self._abort)
         self.stream.spoken = [[] for _ in segments]
+        self.stream.choice = choice
         self._task = asyncio.create_task(self._run(), name=f"utterance {request_id}")
+
+    @property
+    def has_sound(self) -> bool:
+        return self._playback.first_chunk_s is not None
 
     def on_end(self, observer: Callable[[RequestSummary], None]) -> None:
         """Call the observer once when the request has ended and freed what it held, however it ended."""
@@ -145,30 +156,24 @@ class Utterance:
             await self._generate(number, row, segment)
 
     async def _generate(self, number: int, row: Row, segment: Segment) -> None:
-        """One segment's tokens, offered to its row as they come."""
+        """One segment's tokens, offered to its row."""
         if self._request.spoken:
             self._spoken(number, row, self._request.spoken[number], final=True)
             return
         voice = self._request.voice
         heard = voice.speech_tokens if self._request.mode == "zero_shot" else voice.speech_tokens[:0]
-        prompt = LmPrompt(self._prompt_ids, tuple(segment.token_ids), heard)
-        sampling = replace(self._request.sampling, seed=self._seed(number))
-        reason: str | None = None
-        deltas = self._parts.lm.generate(prompt, sampling, row.row_id)
-        async with contextlib.aclosing(deltas):  # type: ignore[type-var]
-            async for delta in deltas:
-                reason = delta.finish_reason
-                if reason == "length":
-                    raise RunawaySpeech("speech.runaway")
-                if reason is not None and row.tokens + len(delta.tokens) == 0:
-                    raise NoSpeech("speech.none")
-                self._spoken(number, row, delta.tokens, final=reason is not None)
-                if reason is not None:
-                    return
-        raise SpeechLMError("speech.lm_failed", reason="it ended without a finish reason")
+        await speak_segment(
+            self._parts.lm,
+            LmPrompt(self._prompt_ids, tuple(segment.token_ids), heard),
+            replace(self._request.sampling, seed=self._seed(number)),
+            row.row_id,
+            self._effort,
+            self._parts.is_plausible,
+            lambda tokens, final: self._spoken(number, row, tokens, final),
+        )
 
     def _spoken(self, number: int, row: Row, tokens: Sequence[int], final: bool) -> None:
-        self._tokens += len(tokens)
+        self.tokens += len(tokens)
         self.stream.spoken[number].extend(tokens)
         row.offer(tokens, final)
 
@@ -247,7 +252,7 @@ class Utterance:
             client=self._request.client,
             characters=len(self._request.text),
             segments=len(self._segments),
-            tokens=self._tokens,
+            tokens=self.tokens,
             audio_s=audio_s,
             queue_s=(now_s if began_s is None else began_s) - self._arrived_s,
             ttfa_s=None if first_s is None else first_s - self._arrived_s,
@@ -256,5 +261,6 @@ class Utterance:
             ended_s=now_s,
             reason=self._error.code if self._error else self._reason,
             needed_s=0.0 if self._held_up else least_prebuffer_s(self._handed, ARRIVAL_JITTER_S),
+            promised_s=self.promised_s,
             speed=self._request.speed,
         )

@@ -99,7 +99,7 @@ async def test_speed_changes_what_the_player_is_told_to_hold(stage: Stage) -> No
     for speed in (0.5, 1.0, 2.0):
         async with await stage.submit("word " * 200, speed=speed) as stream:
             held[speed] = stream.prebuffer_s
-    assert held[0.5] < held[1.0] < held[2.0]
+    assert held[0.5] <= held[1.0] < held[2.0]
 
 
 async def test_next_segments_tokens_run_ahead_by_one_segment_only(stage: Stage) -> None:
@@ -168,7 +168,7 @@ async def test_lm_error_reaches_the_listener_at_once_and_frees_all(
     """Upstream's consumer spins for ever when the LM's thread fails (CosyVoice#1869). The clock stands still here."""
     stage.lm.enqueue(*script)
     with pytest.raises(error):
-        await read_all(await stage.submit())
+        await read_all(await stage.submit(quality="fast"))
     assert await stage.all_is_free() and stage.clock.now_s == 0
     stage.lm.enqueue(Say(30), Finish())
     assert len(await read_all(await stage.submit())) == 30 * 960
@@ -232,9 +232,9 @@ async def test_request_cancelled_while_waiting_leaves_the_line(make_stage: Calla
     held = asyncio.Event()
     stage.lm.enqueue(WaitFor(held), Say(30), Finish())
     first, second, third = [await stage.submit() for _ in range(3)]
-    assert [stage.engine.position(s.request_id) for s in (first, second, third)] == [0, 0, 1]
+    assert [stage.engine.progress(s.request_id).position for s in (first, second, third)] == [0, 0, 1]
     await second.aclose()
-    assert stage.engine.position(third.request_id) == 0 and stage.engine.state().waiting == 1
+    assert stage.engine.progress(third.request_id).position == 0 and stage.engine.state().waiting == 1
     held.set()
     assert len(await read_all(first)) == 30 * 960
     assert len(await read_all(third)) > 0

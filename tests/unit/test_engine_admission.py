@@ -23,7 +23,8 @@ def test_clients_take_turns_and_positions_say_so() -> None:
     admission = Admission(max_running=1, queue_size=9, max_per_client=9)
     first = admission.enter("0", "a")
     a1, a2, b1, b2 = (admission.enter(name, name[0]) for name in ("a1", "a2", "b1", "b2"))
-    assert [t.position() for t in (first, a1, b1, a2, b2)] == [0, 0, 1, 2, 3]
+    assert [t.ahead() for t in (first, a1, b1)] == [[], [], ["a1"]]
+    assert b2.ahead() == ["a1", "b1", "a2"]
     order = []
     current = first
     for _ in range(4):
@@ -31,6 +32,16 @@ def test_clients_take_turns_and_positions_say_so() -> None:
         current = next(t for t in (a1, a2, b1, b2) if t.granted.is_set() and t.request_id not in order)
         order.append(current.request_id)
     assert order == ["a1", "b1", "a2", "b2"]
+
+
+def test_urgent_request_goes_before_its_own_and_never_before_others() -> None:
+    admission = Admission(max_running=1, queue_size=9, max_per_client=9)
+    admission.enter("0", "a")
+    for name in ("a1", "b1", "a2"):
+        admission.enter(name, name[0])
+    urgent = [admission.enter(name, "b", urgent=True) for name in ("b-urgent", "b-urgent-too")]
+    assert urgent[0].ahead() == ["a1"]
+    assert urgent[1].ahead() == ["a1", "b-urgent", "a2"]
 
 
 def test_queue_of_no_length_still_lets_run() -> None:

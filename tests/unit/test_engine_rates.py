@@ -51,10 +51,11 @@ def test_playing_with_the_prebuffer_never_runs_dry(rate: float) -> None:
 
 
 def test_speed_asks_for_sound_faster_and_teaches_nothing_wrong() -> None:
+    measured = rates(1.0)
+    assert measured.prebuffer_s(100, 1, speed=2.0) > measured.prebuffer_s(100, 1, speed=1.0)
     measured = Rates()
     measured.request_ended(replace(SUMMARY, rate=1.0, speed=2.0), 100, 1)
     assert measured.measured_rate() == 2.0
-    assert measured.prebuffer_s(100, 1, speed=2.0) > measured.prebuffer_s(100, 1, speed=1.0)
 
 
 def test_rate_is_shared_by_those_who_run() -> None:
