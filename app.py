@@ -10,7 +10,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from studio.api.web import build_web
-from studio.checkpoint import fingerprint, read_checkpoint
+from studio.checkpoint import check_files, fingerprint, read_checkpoint
 from studio.engine.engine import Engine, EngineLimits
 from studio.engine.lm_client import SpeechLMClient
 from studio.engine.token2wav_client import PromptEncoderClient, Token2WavClient
@@ -29,6 +29,7 @@ ROOT = Path(__file__).resolve().parent
 def build(settings: Settings) -> FastAPI:
     """The whole studio; nothing heavy is imported here, the models live in the workers."""
     checkpoint = read_checkpoint(Path(settings.model_dir))
+    check_files(checkpoint.folder)
     supervision = Supervision(start_timeout_s=settings.start_timeout_s)
     lm_worker, token2wav_worker = (
         WorkerProcess(

@@ -8,6 +8,7 @@ means the official model.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -20,6 +21,18 @@ from studio.speech import MODES, SOUND_TAGS, Mode, Sampling
 FILE = "cosyvoice2.yaml"
 TOKENIZER_FOLDER = "CosyVoice-BlankEN"
 VOICE_ENCODERS = ("campplus.onnx", "speech_tokenizer_v2.onnx")
+PRESETS = "spk2info.pt"
+LAYOUT: tuple[tuple[str, ...], ...] = (
+    (FILE,),
+    *((f"{part}.safetensors", f"{part}.pt") for part in ("llm", "flow", "hift")),
+    *((name,) for name in VOICE_ENCODERS),
+    (f"{TOKENIZER_FOLDER}/config.json",),
+    (f"{TOKENIZER_FOLDER}/tokenizer.json", f"{TOKENIZER_FOLDER}/vocab.json"),
+    (f"{TOKENIZER_FOLDER}/tokenizer.json", f"{TOKENIZER_FOLDER}/merges.txt"),
+)
+"""What a whole checkpoint has: one file of each row, the first where there are both."""
+OTHER_VERSIONS = {"cosyvoice.yaml": "CosyVoice 1", "cosyvoice3.yaml": "CosyVoice 3"}
+LFS_POINTER = b"version https://git-lfs"
 HASHED_END_BYTES = 1 << 20
 FrontendKind = Literal["raw", "spoken"]
 LANGUAGES = ("en", "zh", "ja", "ko")
@@ -69,6 +82,9 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     """The folder's description. Raises CheckpointError, naming the file and what is wrong with it."""
     file = folder / FILE
     if not file.is_file():
+        for other, version in OTHER_VERSIONS.items():
+            if (folder / other).is_file():
+                raise CheckpointError("checkpoint.other_version", file=other, version=version, folder=folder)
         raise CheckpointError("checkpoint.missing_file", file=FILE, folder=folder)
     try:
         found = yaml.load(file.read_text(encoding="utf-8"), Loader=_PlainLoader)
@@ -88,6 +104,37 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     if reason:
         raise CheckpointError("checkpoint.unreadable", file=FILE, reason=reason, folder=folder)
     return checkpoint
+
+
+def wanted_files(present: Collection[str]) -> tuple[list[str], str | None]:
+    """Of the file names of a folder or a listing, those that are read, and the first that is missing."""
+    wanted, missing = [], None
+    for row in LAYOUT:
+        name = next((name for name in row if name in present), None)
+        if name is None:
+            missing = missing or row[-1]
+        elif name not in wanted:
+            wanted.append(name)
+    return wanted + [name for name in (PRESETS,) if name in present], missing
+
+
+def check_files(folder: Path) -> list[Path]:
+    """The files that are read, all there. Raises CheckpointError for the first that is missing, empty or a pointer.
+
+    Looks at names and first bytes only; whether the weights fit is for those who read them.
+    """
+    present = {str(p.relative_to(folder)) for p in (*folder.glob("*"), *folder.glob(f"{TOKENIZER_FOLDER}/*"))}
+    wanted, missing = wanted_files(present)
+    if missing:
+        raise CheckpointError("checkpoint.missing_file", file=missing, folder=folder)
+    for name in wanted:
+        with (folder / name).open("rb") as file:
+            head = file.read(len(LFS_POINTER))
+        if head == LFS_POINTER:
+            raise CheckpointError("checkpoint.pointer", file=name, folder=folder)
+        if not head:
+            raise CheckpointError("checkpoint.damaged", file=name, folder=folder)
+    return [folder / name for name in wanted]
 
 
 def fingerprint(checkpoint: Checkpoint) -> str:

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from studio.backends.torch_voices import TorchVoices
-from studio.errors import CheckpointError
 from studio.models.flow import Flow, FlowState
 from studio.models.hift import Hift
 from studio.models.hift.streaming import HiftState
+from studio.models.weights import WeightsError
 from studio.protocols import RowStep, StepResult, Token2WavStats
 from studio.speech import (
     BLOCK_TOKENS,
@@ -55,8 +55,8 @@ class TorchToken2Wav:
 
     def __init__(self, flow: Flow, hift: Hift, *, device: str = "cpu", voice_cache: int = 16) -> None:
         if hift.config.sample_rate_hz != SAMPLE_RATE_HZ or hift.config.samples_per_frame != MEL_HOP_SAMPLES:
-            problem = f"makes {hift.config.samples_per_frame} samples a mel frame, not {MEL_HOP_SAMPLES}"
-            raise CheckpointError("checkpoint.key", file="hift", tensor="ups", problem=problem)
+            found = hift.config.samples_per_frame
+            raise WeightsError(f"hift: ups makes {found} samples a mel frame, not {MEL_HOP_SAMPLES}")
         self._device = torch.device(device)
         self._flow = flow.to(self._device).eval()
         self._hift = hift.to(self._device).eval().fold_weight_norm()

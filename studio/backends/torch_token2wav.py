@@ -42,9 +42,9 @@ def load_token2wav(
         flow_file, hift_file = _weight_file(folder, "flow"), _weight_file(folder, "hift")
         flow = Flow.from_file(flow_file, _estimator_head_dim(folder), flow_steps)
         hift = Hift.from_state(weights.read_tensors(hift_file), str(hift_file))
+        return TorchToken2Wav(flow, hift, device=device, voice_cache=voice_cache)
     except weights.WeightsError as error:
         raise _as_studio_error(error, folder) from error
-    return TorchToken2Wav(flow, hift, device=device, voice_cache=voice_cache)
 
 
 def _weight_file(folder: Path, name: str) -> Path:
@@ -67,7 +67,7 @@ def _estimator_head_dim(folder: Path) -> int:
 def _as_studio_error(error: Exception, folder: Path) -> CheckpointError:
     """The room of the models says "FILE: what is wrong"."""
     file, _, reason = str(error).partition(": ")
-    return CheckpointError("checkpoint.unreadable", file=Path(file).name, folder=folder, reason=reason)
+    return CheckpointError("checkpoint.misfit", file=Path(file).name, folder=folder, reason=reason)
 
 
 def _wrap_error(error: Exception) -> StudioError:

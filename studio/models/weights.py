@@ -11,9 +11,11 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from studio.models.tensor_files import open_tensors
+
 
 class WeightsError(Exception):
-    """A file of weights cannot be read, or its tensors do not fit the model; workers tell it as a CheckpointError."""
+    """Tensors do not fit the model, "FILE: NAME ..."; workers tell it as a CheckpointError."""
 
 
 def read_tensors(path: str | Path) -> dict[str, Tensor]:
@@ -21,18 +23,11 @@ def read_tensors(path: str | Path) -> dict[str, Tensor]:
 
     Args:    path: a `.safetensors` file, or a `.pt` file that holds one flat dictionary of tensors.
     Returns: tensors on the CPU by the names in the file; floating ones are float32.
-    Raises:  WeightsError if the file is absent, unreadable, or holds anything but tensors.
+    Raises:  CheckpointError if the file is absent, holds code, is damaged, or holds anything but tensors.
     """
     path = Path(path)
-    if not path.is_file():
-        raise WeightsError(f"{path}: no such checkpoint file")
-    try:
-        stored = _read_safetensors(path) if path.suffix == ".safetensors" else _read_pickled(path)
-    except WeightsError:
-        raise
-    except Exception as error:  # torch and safetensors raise many unrelated types for a damaged file
-        raise WeightsError(f"{path}: cannot be read as a checkpoint ({error})") from error
-    return {name: _widened(tensor) for name, tensor in stored.items()}
+    with open_tensors(path) as source:
+        return {name: _widened(source.read(name)) for name in source.shapes}
 
 
 def load_strictly(module: nn.Module, tensors: Mapping[str, Tensor], source: str) -> None:
@@ -56,23 +51,6 @@ def load_strictly(module: nn.Module, tensors: Mapping[str, Tensor], source: str)
     with torch.no_grad():
         for name, target in wanted.items():
             target.copy_(tensors[name])
-
-
-def _read_safetensors(path: Path) -> dict[str, Tensor]:
-    from safetensors.torch import load_file
-
-    return load_file(path, device="cpu")
-
-
-def _read_pickled(path: Path) -> dict[str, Tensor]:
-    # weights_only keeps a downloaded file from running code of its own while it is read
-    stored = torch.load(path, map_location="cpu", weights_only=True)
-    if not isinstance(stored, dict):
-        raise WeightsError(f"{path}: holds a {type(stored).__name__}, not a dictionary of tensors")
-    for name, tensor in stored.items():
-        if not isinstance(name, str) or not isinstance(tensor, Tensor):
-            raise WeightsError(f"{path}: {name!r} is a {type(tensor).__name__}, not a tensor")
-    return stored
 
 
 def _widened(tensor: Tensor) -> Tensor:

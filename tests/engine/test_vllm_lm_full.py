@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from studio.engine.worker import WorkerProcess
-from studio.models.speech_lm.tensor_files import Piecewise, TensorFile, write_safetensors
+from studio.models.tensor_files import Piecewise, TensorFile, write_safetensors
 from studio.protocols import LmPrompt
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"

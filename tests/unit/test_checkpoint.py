@@ -4,7 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from studio.checkpoint import FILE, HASHED_END_BYTES, VOICE_ENCODERS, fingerprint, read_checkpoint
+from studio.checkpoint import (
+    FILE,
+    HASHED_END_BYTES,
+    VOICE_ENCODERS,
+    check_files,
+    fingerprint,
+    read_checkpoint,
+    wanted_files,
+)
 from studio.errors import CheckpointError
 
 
@@ -56,3 +64,52 @@ def test_fingerprint_changes_with_the_models_that_encode_voices(tmp_path: Path) 
     assert len(found) == 9
     (tmp_path / "flow.safetensors").write_bytes(b"no matter")
     assert fingerprint(checkpoint) in found
+
+
+TOP = ("cosyvoice2.yaml", "llm.pt", "flow.pt", "hift.pt", "campplus.onnx", "speech_tokenizer_v2.onnx")
+OFFICIAL = (*TOP, *(f"CosyVoice-BlankEN/{name}" for name in ("config.json", "vocab.json", "merges.txt")))
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> Path:
+    """A folder with the names of the official layout."""
+    for name in OFFICIAL:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"content")
+    return tmp_path
+
+
+def test_whole_folder_gives_the_files_that_are_read_and_no_others(whole: Path) -> None:
+    (whole / "README.md").write_text("no matter")
+    (whole / "CosyVoice-BlankEN" / "model.safetensors").write_text("not read")
+    assert sorted(str(p.relative_to(whole)) for p in check_files(whole)) == sorted(OFFICIAL)
+    (whole / "spk2info.pt").write_bytes(b"voices")
+    assert whole / "spk2info.pt" in check_files(whole)
+
+
+def test_safetensors_are_taken_before_pickles() -> None:
+    wanted, missing = wanted_files({*OFFICIAL, "flow.safetensors"})
+    assert missing is None and "flow.safetensors" in wanted and "flow.pt" not in wanted
+
+
+@pytest.mark.parametrize("name", OFFICIAL)
+def test_each_missing_file_is_named(whole: Path, name: str) -> None:
+    (whole / name).unlink()
+    with pytest.raises(CheckpointError, match=rf"{name} is missing in .* Fetch the whole checkpoint again"):
+        check_files(whole)
+
+
+def test_a_pointer_and_an_empty_file_are_told_from_weights(whole: Path) -> None:
+    (whole / "flow.pt").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 5\n")
+    with pytest.raises(CheckpointError, match=r"flow\.pt in .* is a Git LFS pointer.*git lfs pull"):
+        check_files(whole)
+    (whole / "flow.pt").write_bytes(b"")
+    with pytest.raises(CheckpointError, match=r"flow\.pt in .* is cut short"):
+        check_files(whole)
+
+
+@pytest.mark.parametrize(("file", "version"), [("cosyvoice.yaml", "CosyVoice 1"), ("cosyvoice3.yaml", "CosyVoice 3")])
+def test_checkpoint_of_another_version_is_told(tmp_path: Path, file: str, version: str) -> None:
+    (tmp_path / file).write_text("sample_rate: 22050\n")
+    with pytest.raises(CheckpointError, match=rf"{file}.* a checkpoint of {version}.* Take one of CosyVoice 2"):
+        read_checkpoint(tmp_path)

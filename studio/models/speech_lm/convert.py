@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import shutil
 import tempfile
@@ -20,7 +21,7 @@ import torch
 
 from studio.errors import CheckpointError
 from studio.models.speech_lm.layout import CONTROL_IDS, END_IDS, SpeechLmLayout
-from studio.models.speech_lm.tensor_files import Piecewise, TensorFile, open_tensors, write_safetensors
+from studio.models.tensor_files import Piecewise, TensorFile, open_tensors, write_safetensors
 
 ARCHITECTURE = "CosyVoice2SpeechLM"
 LAYOUT_VERSION = 1
@@ -76,7 +77,8 @@ def convert_checkpoint(llm_path: Path, config_path: Path, cache_dir: Path) -> Co
     Args:    llm_path: llm.pt or llm.safetensors with the official names, fp32, fp16 or bf16;
              config_path: config.json of the tokenizer folder (Qwen2's sizes); cache_dir: where converted
              folders lie.
-    Raises:  CheckpointError naming the first tensor that does not fit, or the file that cannot be read.
+    Raises:  CheckpointError naming the first tensor that does not fit, the file that cannot be read, or the
+             folder that cannot be written.
     """
     config = read_config(config_path)
     for size in _SIZES:
@@ -87,7 +89,12 @@ def convert_checkpoint(llm_path: Path, config_path: Path, cache_dir: Path) -> Co
         layout = check_tensors(source, config)
         folder = cache_dir / f"speech-lm-{_content_hash(llm_path, config_path)}"
         if not folder.is_dir():
-            _write_folder(folder, source, config, layout)
+            _check_space(cache_dir, source)
+            try:
+                _write_folder(folder, source, config, layout)
+            except OSError as error:
+                reason = error.strerror or str(error)
+                raise CheckpointError("checkpoint.cache", folder=cache_dir, reason=reason) from error
     return ConvertedLM(folder, layout)
 
 
@@ -180,7 +187,16 @@ def _expected_shapes(config: Mapping[str, Any], hidden: int, speech_rows: int) -
 
 
 def _misfit(source: TensorFile, tensor: str, problem: str) -> CheckpointError:
-    return CheckpointError("checkpoint.key", file=source.name, tensor=tensor, problem=problem)
+    file, folder = source.path.name, source.path.parent
+    return CheckpointError("checkpoint.misfit", file=file, reason=f"{tensor} {problem}", folder=folder)
+
+
+def _check_space(cache_dir: Path, source: TensorFile) -> None:
+    cache_dir.mkdir(parents=True, exist_ok=True)
+    needed = sum(math.prod(shape) * source.dtypes[name].itemsize for name, shape in source.shapes.items())
+    free = shutil.disk_usage(cache_dir).free
+    if free < needed:
+        raise CheckpointError("checkpoint.no_space", folder=cache_dir, needed=needed / 1e9, free=free / 1e9)
 
 
 def _write_folder(

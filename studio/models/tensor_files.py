@@ -16,6 +16,7 @@ from pathlib import Path
 import torch
 
 from studio.errors import CheckpointError
+from studio.models.pickle_file import read_pickle
 
 _SAFETENSORS_NAMES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
 
@@ -24,7 +25,7 @@ _SAFETENSORS_NAMES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16
 class TensorFile:
     """Shapes of all tensors of a file, and a way to read one of them."""
 
-    name: str
+    path: Path
     shapes: Mapping[str, tuple[int, ...]]
     dtypes: Mapping[str, torch.dtype]
     read: Callable[[str], torch.Tensor]
@@ -37,7 +38,7 @@ def open_tensors(path: Path) -> Iterator[TensorFile]:
     Raises: CheckpointError if the file is missing, cut short, or holds anything but named tensors.
     """
     if not path.is_file():
-        raise CheckpointError("checkpoint.missing_file", file=path.name, folder=str(path.parent))
+        raise CheckpointError("checkpoint.missing_file", file=path.name, folder=path.parent)
     if path.suffix == ".safetensors":
         yield from _open_safetensors(path)
     else:
@@ -52,35 +53,22 @@ def _open_safetensors(path: Path) -> Iterator[TensorFile]:
             shapes = {k: tuple(opened.get_slice(k).get_shape()) for k in opened.keys()}  # noqa: SIM118
             names = {v: k for k, v in _SAFETENSORS_NAMES.items()}
             dtypes = {k: names.get(opened.get_slice(k).get_dtype(), torch.int8) for k in shapes}
-            yield TensorFile(path.name, shapes, dtypes, opened.get_tensor)
+            yield TensorFile(path, shapes, dtypes, opened.get_tensor)
     except SafetensorError as error:
-        raise CheckpointError("checkpoint.unreadable", file=path.name, reason=str(error)) from error
+        raise CheckpointError("checkpoint.damaged", file=path.name, folder=path.parent) from error
 
 
 def _open_pickle(path: Path) -> TensorFile:
-    try:
-        tensors = _load_pickle(path)
-    except (
-        Exception
-    ) as error:  # torch raises anything from EOFError to UnpicklingError, by the place of the damage
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise CheckpointError("checkpoint.unreadable", file=path.name, reason=reason) from error
-    if not isinstance(tensors, dict) or not all(isinstance(v, torch.Tensor) for v in tensors.values()):
-        raise CheckpointError(
-            "checkpoint.unreadable", file=path.name, reason="it is no table of named tensors"
-        )
-    shapes = {str(k): tuple(v.shape) for k, v in tensors.items()}
-    return TensorFile(path.name, shapes, {str(k): v.dtype for k, v in tensors.items()}, tensors.__getitem__)
+    tensors = read_pickle(path)
+    if not isinstance(tensors, dict) or not all(map(_is_named_tensor, tensors.items())):
+        reason = "it is no table of named tensors"
+        raise CheckpointError("checkpoint.misfit", file=path.name, reason=reason, folder=path.parent)
+    shapes = {k: tuple(v.shape) for k, v in tensors.items()}
+    return TensorFile(path, shapes, {k: v.dtype for k, v in tensors.items()}, tensors.__getitem__)
 
 
-def _load_pickle(path: Path) -> object:
-    try:
-        return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except RuntimeError as error:
-        if "mmap" not in str(error):
-            raise
-        # Files of the old, unzipped form cannot be mapped; they are read whole.
-        return torch.load(path, map_location="cpu", weights_only=True)
+def _is_named_tensor(item: tuple[object, object]) -> bool:
+    return isinstance(item[0], str) and isinstance(item[1], torch.Tensor)
 
 
 @dataclass(frozen=True, slots=True)
