@@ -117,6 +117,8 @@ class SynthesisRequest:
     """What mode instruct follows, as typed; the end-of-prompt mark is ours to append."""
     speed: float = 1.0
     """How much faster than the voice speaks, at its own pitch; pauses that the text asks for stay as long."""
+    pitch: float = 0.0
+    """Semitones by which the sound is moved, at its own pace."""
     quality: Quality | None = "balanced"
     """None: by load and length of the text."""
 

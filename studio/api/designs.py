@@ -1,4 +1,4 @@
-"""POST /v1/audio/voice-designs: a new voice blended of others and moved in pitch, as a draft until it gets a name."""
+"""POST /v1/audio/voice-designs: a new voice blended of others, with its own defaults; a draft until it gets a name."""
 
 from __future__ import annotations
 
@@ -24,14 +24,13 @@ class Share(BaseModel):
 
 
 class DesignBody(BaseModel):
-    """prompt: whose clip is continued, by name or id; left out, the heaviest. pitch: semitones. defaults: of requests
-    that name none, such as speed. With a name the voice is kept at once, which asks for consent."""
+    """prompt: whose clip is continued, by name or id; left out, the heaviest. defaults: of requests that name none,
+    such as pitch and speed. With a name the voice is kept at once, which asks for consent."""
 
     model_config = ConfigDict(extra="forbid")
 
     voices: Annotated[list[Share], Field(min_length=1)]
     prompt: str | None = None
-    pitch: float = 0.0
     defaults: dict[str, Any] = {}
     name: str | None = None
     consent: str = ""
@@ -45,7 +44,7 @@ def designs_router(store: VoiceStore, prompts: VoicePrompts) -> APIRouter:
         """A voice made of 1 to 4 others; nothing is encoded before it speaks."""
         shares = [(store.find(share.voice), share.weight) for share in body.voices]
         heaviest = max(shares, key=lambda share: share[1])[0]
-        made = design(shares, store.find(body.prompt) if body.prompt else heaviest, body.pitch, body.defaults)
+        made = design(shares, store.find(body.prompt) if body.prompt else heaviest, body.defaults)
         if body.name is not None:
             made = replace(made, name=body.name, consent=check_consent(body.consent)[:400])
         kept = store.insert(made)

@@ -22,6 +22,7 @@ from studio.audio.encode import (
     ffmpeg_available,
     needs_ffmpeg,
 )
+from studio.audio.retime import MAX_PITCH
 from studio.engine.engine import Engine
 from studio.engine.stream import SpeechStream
 from studio.errors import InvalidRequest, RequestAborted
@@ -56,7 +57,10 @@ class VoiceRef(BaseModel):
 
 
 class SpeechBody(BaseModel):
-    """OpenAI's fields; `mode`, `seed` and the sampling fields are ours. Unknown fields are refused, not ignored."""
+    """OpenAI's fields; `pitch` (semitones), `mode`, `seed` and the sampling fields are ours.
+
+    Unknown fields are refused, not ignored.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -64,7 +68,8 @@ class SpeechBody(BaseModel):
     voice: str | VoiceRef
     model: str = ""
     response_format: str | None = None
-    speed: float = 1.0
+    speed: Annotated[float, Field(ge=0.25, le=4.0)] = 1.0
+    pitch: Annotated[float, Field(ge=-MAX_PITCH, le=MAX_PITCH)] = 0.0
     instructions: str | None = None
     mode: Literal["zero_shot", "cross_lingual", "instruct", "preset"] | None = None
     stream_format: Literal["audio"] = "audio"
@@ -121,20 +126,24 @@ def with_defaults(body: SpeechBody, voice: Voice) -> SpeechBody:
 
 def refuse_unmakeable(body: SpeechBody, model: ServedModel) -> None:
     """Refuse what the model cannot do in any voice. Raises InvalidRequest."""
-    if body.speed != 1.0:
-        raise InvalidRequest("request.speed", param="speed")
     refuse_unhonoured(model, body.mode, body.instructions)
     sampling_of(body, model.sampling)
 
 
-def synthesis_of(
-    body: SpeechBody, prompt: VoicePrompt, client: str, model: ServedModel
-) -> SynthesisRequest:
+def synthesis_of(body: SpeechBody, prompt: VoicePrompt, client: str, model: ServedModel) -> SynthesisRequest:
     """What the engine is asked for; `body` has its voice's defaults. Raises InvalidRequest if the voice cannot."""
     mode = mode_of(model, prompt, body.mode, body.instructions)
     sampling = sampling_of(body, model.sampling)
-    instructions = body.instructions or ""
-    return SynthesisRequest(body.input, prompt, sampling, client, mode=mode, instructions=instructions)
+    return SynthesisRequest(
+        body.input,
+        prompt,
+        sampling,
+        client,
+        mode=mode,
+        instructions=body.instructions or "",
+        speed=body.speed,
+        pitch=body.pitch,
+    )
 
 
 def speech_router(

@@ -59,7 +59,6 @@ def wire(voice: Voice) -> dict[str, object]:
         "notes": voice.notes,
         "audition": voice.audition,
         "defaults": dict(voice.defaults),
-        "pitch": voice.pitch,
         "blend": [{"name": part.name, "weight": part.weight} for part in voice.parts],
     }
     if voice.deleted_s is not None:

@@ -59,7 +59,10 @@ class TorchVoices:
         self._ready.pop(key, None)
 
     def _begin(self, voice: VoicePrompt) -> PromptPreparation:
-        device = self._flow.device
+        """Raises ValueError for a prompt of other models: on a GPU, its tokens would end the whole worker."""
+        device, known = self._flow.device, self._flow.input_embedding.num_embeddings
+        if len(voice.speech_tokens) and voice.speech_tokens.max() >= known:
+            raise ValueError(f"speech token {voice.speech_tokens.max()} is not below {known}")
         return self._flow.begin_prompt(
             torch.from_numpy(voice.speech_tokens.astype("int64")).to(device),
             torch.from_numpy(voice.mel).to(device),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from studio.audio.stretch import TimeStretch
+from studio.audio.retime import Retime
 from studio.engine.admission import Ticket
 from studio.engine.generation import IsPlausible, speak_segment
 from studio.engine.quality import EFFORTS, Choice
@@ -179,18 +179,18 @@ class Utterance:
 
     async def _voice(self, rows: Sequence[Row], ahead: asyncio.Semaphore) -> None:
         for number, (row, segment) in enumerate(zip(rows, self._segments, strict=True)):
-            stretch = TimeStretch(self._request.speed)
+            retime = Retime(self._request.speed, self._request.pitch)
             usual_s = SEGMENT_PAUSE_S if number else 0.0
             silence = silence_of(usual_s if segment.pause_s is None else segment.pause_s)
 
-            def on_samples(samples: Float32, stretch: TimeStretch = stretch) -> None:
+            def on_samples(samples: Float32, retime: Retime = retime) -> None:
                 nonlocal silence
                 self._hand_over(silence)
                 silence = silence[:0]
-                self._hand_over(stretch.push(samples))
+                self._hand_over(retime.push(samples))
 
             await row.voice(self._request.voice, self._seed(number), on_samples)
-            self._hand_over(stretch.finish())
+            self._hand_over(retime.finish())
             self._hand_over(silence_of(segment.pause_after_s))
             ahead.release()
 

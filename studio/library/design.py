@@ -1,4 +1,4 @@
-"""New voices out of those of the library: blends and moved pitch. Nothing is encoded, mixed or kept here."""
+"""New voices out of those of the library: blends, and how they speak unasked. Nothing is encoded or kept here."""
 
 from __future__ import annotations
 
@@ -7,20 +7,18 @@ from dataclasses import replace
 from typing import Any
 
 from studio.errors import InvalidRequest
-from studio.library.voice import MAX_PITCH, Part, Voice, check_defaults, check_pitch
+from studio.library.voice import Part, Voice, check_defaults
 
 MAX_VOICES = 4
 MAX_PARTS = 12
 """Parts of a blend of blends."""
 
 
-def design(
-    shares: Sequence[tuple[Voice, float]], prompt: Voice, pitch: float, defaults: Mapping[str, Any]
-) -> Voice:
+def design(shares: Sequence[tuple[Voice, float]], prompt: Voice, defaults: Mapping[str, Any]) -> Voice:
     """A draft that speaks with the prompt of one voice and with the speaker embedding mixed of all.
 
-    Args:    shares: 1 to 4 voices of the library and their weights; prompt: one of them; pitch: semitones by which
-             all are moved; defaults: as of Voice, beside those that the prompt's voice has.
+    Args:    shares: 1 to 4 voices of the library and their weights; prompt: one of them; defaults: as of Voice, over
+             those that the prompt's voice has; None takes one away.
     Raises:  InvalidRequest for what cannot be made.
     """
     ids = [voice.id for voice, _ in shares]
@@ -32,12 +30,12 @@ def design(
         raise InvalidRequest("design.weights", param="voices")
     if prompt.id not in ids:
         raise InvalidRequest("design.prompt", param="prompt", voice=prompt.name or prompt.id)
-    pitch = check_pitch(pitch)
-    shared = [part for voice, weight in shares for part in _parts_of(voice, weight / sum(weights), pitch)]
+    shared = [part for voice, weight in shares for part in _parts_of(voice, weight / sum(weights))]
     parts = _merged(shared)
     if len(parts) > MAX_PARTS:
         raise InvalidRequest("design.deep", param="voices", parts=len(parts), limit=MAX_PARTS)
-    draft = replace(
+    is_itself = len(parts) == 1 and parts[0].source == prompt.source
+    return replace(
         prompt,
         name=None,
         origin="draft",
@@ -46,18 +44,14 @@ def design(
         tags=(),
         notes="",
         defaults=check_defaults({**prompt.defaults, **defaults}),
-        pitch=_moved(prompt.pitch, pitch),
+        parts=() if is_itself else parts,
     )
-    is_itself = len(parts) == 1 and parts[0].source == draft.source
-    return replace(draft, parts=() if is_itself else parts)
 
 
-def _parts_of(voice: Voice, share: float, pitch: float) -> list[Part]:
+def _parts_of(voice: Voice, share: float) -> list[Part]:
     """A voice as parts: itself, or if it is a blend those that it is made of."""
-    parts = voice.parts or (Part(voice.name or "", voice.clip, voice.transcript, 1.0, voice.pitch),)
-    return [
-        replace(p, weight=p.weight * share, pitch=_moved(p.pitch, pitch)) for p in parts if p.weight * share
-    ]
+    parts = voice.parts or (Part(voice.name or "", voice.clip, voice.transcript, 1.0),)
+    return [replace(part, weight=part.weight * share) for part in parts if share]
 
 
 def _merged(parts: Sequence[Part]) -> tuple[Part, ...]:
@@ -67,7 +61,3 @@ def _merged(parts: Sequence[Part]) -> tuple[Part, ...]:
         known = found.get(part.source)
         found[part.source] = replace(known, weight=known.weight + part.weight) if known else part
     return tuple(replace(part, weight=round(part.weight, 4)) for part in found.values())
-
-
-def _moved(pitch: float, by: float) -> float:
-    return round(max(-MAX_PITCH, min(MAX_PITCH, pitch + by)), 2)

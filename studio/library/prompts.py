@@ -11,17 +11,18 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load, load_file, save_file
 
-from studio.audio.pitch import shift_pitch
 from studio.errors import StudioError, VoiceNotFound
 from studio.library.blend import blend
 from studio.library.store import VoiceStore
 from studio.library.voice import Source, Voice
 from studio.protocols import PromptEncoder
-from studio.speech import Float32, VoicePrompt
+from studio.speech import PROMPT_MAX_S, TOKEN_RATE_HZ, VoicePrompt
 
 EXPECTED_VOICES = 4
 MAX_ENCODES = 1
@@ -64,8 +65,7 @@ class VoicePrompts:
         return _digest(self._key(voice.source), *mixed) if mixed else self._key(voice.source)
 
     def _key(self, source: Source) -> str:
-        moved = [str(source.pitch)] if source.pitch else []
-        return _digest(self._fingerprint, source.clip, source.transcript, *moved)
+        return _digest(self._fingerprint, source.clip, source.transcript)
 
     async def of(self, voice: Voice) -> VoicePrompt:
         """The voice's prompt. Raises UnusablePromptSpeech, EngineNotReady or EngineDead if it cannot be encoded."""
@@ -95,7 +95,7 @@ class VoicePrompts:
             async with self._encodes:
                 if not self._is_used(source):  # deleted while it waited, and its clip with it
                     raise VoiceNotFound("voice.gone", param="voice")
-                samples, rate_hz = await asyncio.to_thread(self._samples, source)
+                samples, rate_hz = await asyncio.to_thread(self._store.clips.samples, source.clip)
                 made = await self._encoder.encode(samples, rate_hz, source.transcript)
             prompt = replace(made, key=self._key(source), prompt_text=source.transcript)
             partial_file = self._folder / f"{name}.{uuid.uuid4().hex}.part"
@@ -107,11 +107,6 @@ class VoicePrompts:
         if self._is_used(source):
             self._remember(name, prompt)
         return prompt
-
-    def _samples(self, source: Source) -> tuple[Float32, int]:
-        """The clip as the encoder gets it: moved in pitch, its length kept."""
-        samples, rate_hz = self._store.clips.samples(source.clip)
-        return shift_pitch(samples, rate_hz, source.pitch)
 
     def _made(self, name: str, task: asyncio.Task[VoicePrompt]) -> None:
         del self._making[name]
@@ -155,7 +150,7 @@ class VoicePrompts:
     def forget(self, voice: Voice) -> None:
         """Drop every stored prompt of a deleted voice's clips, of all models, but for what other voices use."""
         self._expected = [v for v in self._expected if v.id != voice.id]
-        for clip in {voice.clip, *(part.clip for part in voice.parts)}:
+        for clip in {source.clip for source in voice.sources}:
             used = {_file_name(source) for source in self._store.sources_of(clip)}
             for name in [n for n in self._memory if n.startswith(clip) and n not in used]:
                 del self._memory[name]
@@ -163,12 +158,39 @@ class VoicePrompts:
                 if file.name not in used:
                     file.unlink(missing_ok=True)
 
+    def files_of(self, voice: Voice) -> list[Path]:
+        """Where what was encoded for a voice lies, as far as it was; all of it by the present models."""
+        files = [self._folder / _file_name(source) for source in voice.sources]
+        return [file for file in files if file.exists()]
+
+    def take(self, voice: Voice, read: Callable[[str], bytes | None]) -> None:
+        """Keep prompts that were encoded elsewhere by the same models, so that clips need not be encoded again.
+
+        read gives the bytes of FOLDER/NAME as `files_of` has it, or None. What does not fit is left out.
+        """
+        for source in voice.sources:
+            file = self._folder / _file_name(source)
+            data = None if file.exists() else read(f"{self._folder.name}/{file.name}")
+            if data and (prompt := self._parsed(data, source)) is not None:
+                partial_file = self._folder / f"{file.name}.{uuid.uuid4().hex}.part"
+                _write(partial_file, prompt)
+                os.replace(partial_file, file)
+
+    def _parsed(self, data: bytes, source: Source) -> VoicePrompt | None:
+        """A prompt of a stranger's bytes, if it is one that the models could have made."""
+        try:
+            return _checked(self._prompt(load(data), source))
+        except (SafetensorError, KeyError, ValueError, TypeError, AttributeError):
+            return None
+
+    def _prompt(self, tensors: dict[str, Any], source: Source) -> VoicePrompt:
+        parts = (tensors["speech_tokens"], tensors["mel"], tensors["speaker_embedding"])
+        return VoicePrompt(self._key(source), source.transcript, *parts)
+
     def _read(self, name: str, source: Source) -> VoicePrompt | None:
         file = self._folder / name
         try:
-            found = load_file(file)
-            tensors = (found["speech_tokens"], found["mel"], found["speaker_embedding"])
-            return VoicePrompt(self._key(source), source.transcript, *tensors)
+            return self._prompt(load_file(file), source)
         except FileNotFoundError:
             return None
         except (SafetensorError, KeyError, ValueError):
@@ -183,9 +205,20 @@ def _digest(*words: str) -> str:
 
 def _file_name(source: Source) -> str:
     """The file of a prompt in its models' folder; begins with the clip, so that all of a clip's can be found."""
-    moved = f" {source.pitch}" if source.pitch else ""
-    text = hashlib.sha256((source.transcript + moved).encode()).hexdigest()[:16]
-    return f"{source.clip}-{text}.safetensors"
+    return f"{source.clip}-{hashlib.sha256(source.transcript.encode()).hexdigest()[:16]}.safetensors"
+
+
+def _checked(prompt: VoicePrompt) -> VoicePrompt:
+    """Raises ValueError for tensors of other types, or values that no clip gives."""
+    tokens, seconds = prompt.speech_tokens, len(prompt.speech_tokens) / TOKEN_RATE_HZ
+    floats = (prompt.mel, prompt.speaker_embedding)
+    if tokens.dtype != np.int32 or tokens.ndim != 1 or any(f.dtype != np.float32 for f in floats):
+        raise ValueError("types")
+    if not 0 < seconds <= PROMPT_MAX_S + 1 or tokens.min() < 0:
+        raise ValueError("tokens")
+    if not all(np.isfinite(f).all() for f in floats) or not prompt.speaker_embedding.any():
+        raise ValueError("values")
+    return prompt
 
 
 def _write(file: Path, prompt: VoicePrompt) -> None:

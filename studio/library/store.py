@@ -42,7 +42,7 @@ class VoiceStore:
 
     def __init__(self, folder: Path, max_voices: int = 1000, now: Callable[[], float] = time.time) -> None:
         self.clips = ClipFiles(folder / "clips")
-        self._max_voices = max_voices
+        self.max_voices = max_voices
         self._now = now
         self._db = open_database(folder / "voices.sqlite", Path(__file__).with_name("schema"))
 
@@ -89,13 +89,13 @@ class VoiceStore:
         if self._one("name = ? AND deleted_s IS NULL", name):
             raise VoiceConflict("voice.exists", param="name", name=name)
         if self.room() < 1:
-            raise InvalidRequest("voice.limit", limit=self._max_voices)
+            raise InvalidRequest("voice.limit", limit=self.max_voices)
         return name
 
     def room(self) -> int:
         """How many more voices the library takes."""
         count = "SELECT count(*) FROM voice WHERE origin = 'user' AND deleted_s IS NULL"
-        return self._max_voices - int(self._db.execute(count).fetchone()[0])
+        return self.max_voices - int(self._db.execute(count).fetchone()[0])
 
     def free_name(self, wanted: str) -> str:
         """The wanted name, or with a number after it where that is in use: Ada, Ada 2, Ada 3."""
@@ -204,7 +204,11 @@ class VoiceStore:
 
     def _forget(self, voice: Voice) -> None:
         self._db.execute("DELETE FROM voice WHERE id = ?", (voice.id,))
-        for clip in {voice.clip, *(part.clip for part in voice.parts)}:
+        self.drop_unused(source.clip for source in voice.sources)
+
+    def drop_unused(self, clips: Iterable[str]) -> None:
+        """Delete those of the clips that no voice uses."""
+        for clip in set(clips):
             if not self._one(USES_CLIP, clip=clip):
                 self.clips.drop(clip)
 
@@ -217,7 +221,7 @@ class VoiceStore:
         """What prompts the voices of a clip are made of; empty once no voice uses the clip."""
         rows = self._db.execute(f"SELECT {COLUMNS} FROM voice WHERE {USES_CLIP}", {"clip": clip})
         voices = [_voice_of(row) for row in rows.fetchall()]
-        return {s for v in voices for s in (v.source, *(part.source for part in v.parts)) if s.clip == clip}
+        return {s for v in voices for s in v.sources if s.clip == clip}
 
     def clip_file(self, voice: Voice) -> Path:
         return self.clips.file(voice.clip)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from studio.audio.retime import MAX_PITCH
 from studio.errors import ClientError, InvalidRequest
 from studio.text.normalize import clean, only_marks
 
@@ -16,12 +17,11 @@ TRANSCRIPT_MAX_CJK_CHARS = 400
 """A sign of Chinese, Japanese or Korean is a syllable or more: about twice the tokens of a letter."""
 MAX_CHARS = {"language": 16, "details": 400, "consent": 400, "notes": 2000, "audition": 400}
 TAG_MAX_CHARS, MAX_TAGS = 24, 12
-MAX_PITCH = 6.0
-"""Semitones either way; further off, a clip no longer sounds like a person."""
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 
 DEFAULTS: dict[str, tuple[type, float, float]] = {
     "speed": (float, 0.5, 2.0),
+    "pitch": (float, -MAX_PITCH, MAX_PITCH),
     "seed": (int, 0, 2**32 - 1),
     "temperature": (float, 0.05, 2.0),
     "top_p": (float, 0.05, 1.0),
@@ -35,11 +35,10 @@ characters."""
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What a voice prompt is made of: a clip by its content hash, what is said in it, semitones to move it by."""
+    """What a voice prompt is made of: a clip by its content hash, and what is said in it."""
 
     clip: str
     transcript: str
-    pitch: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +49,10 @@ class Part:
     clip: str
     transcript: str
     weight: float
-    pitch: float = 0.0
 
     @property
     def source(self) -> Source:
-        return Source(self.clip, self.transcript, self.pitch)
+        return Source(self.clip, self.transcript)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +77,17 @@ class Voice:
     notes: str = ""
     audition: str = ""
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    pitch: float = 0.0
     parts: tuple[Part, ...] = ()
     deleted_s: float | None = None
 
     @property
     def source(self) -> Source:
-        return Source(self.clip, self.transcript, self.pitch)
+        return Source(self.clip, self.transcript)
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """All that the voice is made of: its own prompt's first."""
+        return (self.source, *(part.source for part in self.parts))
 
     def matches(self, query: str) -> bool:
         """Whether every word of a query occurs in what is written about the voice; case is ignored."""
@@ -166,14 +168,6 @@ def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def check_pitch(pitch: Any) -> float:
-    if not _is_number(pitch) or not abs(pitch) <= MAX_PITCH:
-        raise InvalidRequest(
-            "request.out_of_range", param="pitch", field="pitch", low=-MAX_PITCH, high=MAX_PITCH
-        )
-    return round(float(pitch), 2)
-
-
 def check_fields(given: Mapping[str, Any]) -> dict[str, Any]:
     """What people write about a voice, judged field by field. Raises InvalidRequest for the first that will not do."""
     checks = {
@@ -181,7 +175,6 @@ def check_fields(given: Mapping[str, Any]) -> dict[str, Any]:
         "transcript": check_transcript,
         "tags": check_tags,
         "defaults": check_defaults,
-        "pitch": check_pitch,
     }
     found: dict[str, Any] = {}
     for name, value in given.items():

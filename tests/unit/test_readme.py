@@ -115,7 +115,7 @@ def service_routes() -> list[tuple[str, str]]:
         for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
                 verb, path = node.func.attr.upper(), node.args[0]
-                if verb in ("GET", "POST", "DELETE") and isinstance(path, ast.Constant):
+                if verb in ("GET", "POST", "PATCH", "DELETE") and isinstance(path, ast.Constant):
                     found.append((verb, re.sub(r"\{[^}]*\}", "[^/]+", str(path.value))))
     return found
 

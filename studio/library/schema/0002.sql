@@ -15,7 +15,6 @@ CREATE TABLE voice_next (
     notes      TEXT NOT NULL DEFAULT '',
     audition   TEXT NOT NULL DEFAULT '',                -- the sentence to try it with
     defaults   TEXT NOT NULL DEFAULT '{}',              -- JSON: fields of a speech request that names none
-    pitch      REAL NOT NULL DEFAULT 0,                 -- semitones by which clips are moved before they are encoded
     parts      TEXT NOT NULL DEFAULT '[]',              -- JSON: the voices blended into it
     deleted_s  REAL                                     -- Unix time; such a voice can be restored for a day
 );
