@@ -1,6 +1,7 @@
 """Whether a clip can be cloned, which part of it is speech, and which part of a long one is best.
 
-By loudness alone: steady noise counts as speech here; no model is asked.
+By loudness alone: a clip of nothing but steady noise counts as speech here; no model is asked. How good a clip is
+says `doctor.py`.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from studio.errors import UnusablePromptSpeech
 from studio.speech import PROMPT_MAX_S, PROMPT_MIN_S, PROMPT_RATE_HZ
 
 BEST_PART_S = 10.0
-_FRAME_S = 0.02
+FRAME_S = 0.02
 _SILENT_DB = -55.0              # full scale is 0; a quiet room on a bad microphone is about -60
 _BELOW_LOUD_DB = 35.0           # speech lies within this of the clip's loud frames
 _PAUSE_S = 0.2                  # shorter gaps are stops within words
 _MARGIN_S = 0.15                # kept around speech, for soft onsets and endings
-_CLIPPED_RATIO = 0.001
+_ABOVE_NOISE_DB = 6.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,12 +32,6 @@ class Verdict:
     start_s: float
     end_s: float
     speech_s: float
-    clipped_ratio: float
-
-    @property
-    def clipped(self) -> bool:
-        """Whether the recording was overdriven: it can be cloned, distortion included."""
-        return self.clipped_ratio > _CLIPPED_RATIO
 
 
 def usable_clip(data: bytes) -> ReferenceClip:
@@ -66,7 +61,7 @@ def judge_clip(clip: ReferenceClip) -> Verdict:
         best_start_s, best_end_s = best_span(clip)
         raise UnusablePromptSpeech("clip.too_long", seconds=clip.duration_s, limit=PROMPT_MAX_S,
                                    start=best_start_s, end=best_end_s)
-    return Verdict(clip.part(start_s, end_s), start_s, end_s, speech_s, _clipped_ratio(clip))
+    return Verdict(clip.part(start_s, end_s), start_s, end_s, speech_s)
 
 
 def best_part(clip: ReferenceClip) -> ReferenceClip:
@@ -86,7 +81,7 @@ def best_span(clip: ReferenceClip) -> tuple[float, float]:
     if not runs:
         raise UnusablePromptSpeech("clip.silent")
     longest_s = BEST_PART_S - 2 * _MARGIN_S
-    loudness = np.concatenate([[0.0], np.cumsum(_frame_rms(clip))])     # up to each frame's start
+    loudness = np.concatenate([[0.0], np.cumsum(frame_rms(clip))])     # up to each frame's start
     spans = []
     for first, (start, _) in enumerate(runs):
         ends = [end for _, end in runs[first:] if end - start <= longest_s]
@@ -97,38 +92,40 @@ def best_span(clip: ReferenceClip) -> tuple[float, float]:
               for at in np.arange(start, end - longest_s / 2, 0.5).tolist()]
 
     def total(span: tuple[float, float]) -> float:
-        first, last = (round(s / _FRAME_S) for s in span)
+        first, last = (round(s / FRAME_S) for s in span)
         return float(loudness[min(last, len(loudness) - 1)] - loudness[first])
 
     start, end = max(spans, key=total)
     return max(0.0, start - _MARGIN_S), min(clip.seconds, end + _MARGIN_S)
 
 
+def speech_span(clip: ReferenceClip) -> float:
+    """Seconds from the first speech of a clip to the last; 0 if there is none."""
+    runs = speech_runs(clip)
+    return runs[-1][1] - runs[0][0] if runs else 0.0
+
+
 def speech_runs(clip: ReferenceClip) -> list[tuple[float, float]]:
     """Start and end in seconds of each stretch of speech; pauses lie between them."""
-    level_db = 20 * np.log10(np.maximum(_frame_rms(clip), 1e-9))
+    level_db = 20 * np.log10(np.maximum(frame_rms(clip), 1e-9))
     if len(level_db) == 0:
         return []
-    threshold_db = max(_SILENT_DB, float(np.percentile(level_db, 95)) - _BELOW_LOUD_DB)
+    floor_db, loud_db = np.percentile(level_db, (5, 95))
+    above_noise_db = min(floor_db + _ABOVE_NOISE_DB, loud_db - _ABOVE_NOISE_DB)
+    threshold_db = max(_SILENT_DB, loud_db - _BELOW_LOUD_DB, above_noise_db)
     edges = np.flatnonzero(np.diff(np.concatenate([[0], (level_db > threshold_db).astype(np.int8), [0]])))
     runs: list[tuple[float, float]] = []
-    for first, last in edges.reshape(-1, 2) * _FRAME_S:
+    for first, last in edges.reshape(-1, 2) * FRAME_S:
         if runs and first - runs[-1][1] < _PAUSE_S:
             runs[-1] = (runs[-1][0], float(last))
         else:
             runs.append((float(first), float(last)))
     # a click is not speech
-    return [run for run in runs if run[1] - run[0] > 2 * _FRAME_S]
+    return [run for run in runs if run[1] - run[0] > 2 * FRAME_S]
 
 
-def _frame_rms(clip: ReferenceClip) -> NDArray[np.float64]:
+def frame_rms(clip: ReferenceClip) -> NDArray[np.float64]:
     """Root mean square of each 20 ms without its mean: a constant offset is not sound."""
-    size = round(_FRAME_S * clip.sample_rate_hz)
+    size = round(FRAME_S * clip.sample_rate_hz)
     frames = clip.samples[:len(clip.samples) // size * size].reshape(-1, size)
     return frames.std(axis=1, dtype=np.float64)
-
-
-def _clipped_ratio(clip: ReferenceClip) -> float:
-    """Share of samples that stand at full scale in runs of three or more."""
-    full = np.abs(clip.samples) >= 0.99
-    return float((full[2:] & full[1:-1] & full[:-2]).mean()) if len(full) > 2 else 0.0

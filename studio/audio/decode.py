@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +24,8 @@ MAX_DECODED_S = 600.0
 """Sound behind this is not read: a minute of silence takes a few bytes in some formats."""
 _MAX_SAMPLES = 600 * 48_000
 _BLOCK_VALUES = 1 << 20
+_CANCELLED_RATIO = 0.15
+"""Of the channels' mean power, what is left when they are averaged: 0.5 of two independent ones, 0 of opposite ones."""
 
 logger = logging.getLogger(__name__)
 
@@ -33,12 +36,14 @@ class ReferenceClip:
 
     sample_rate_hz: of the samples; source_rate_hz: of the file, if that was another.
     duration_s: of the whole file, longer than the samples if it was not read to its end.
+    antiphase: the file's channels cancel each other, so the loudest alone was taken.
     """
 
     samples: Float32
     sample_rate_hz: int
     source_rate_hz: int
     duration_s: float
+    antiphase: bool = False
 
     @property
     def seconds(self) -> float:
@@ -47,7 +52,7 @@ class ReferenceClip:
     def part(self, start_s: float, end_s: float) -> ReferenceClip:
         first, last = round(start_s * self.sample_rate_hz), round(end_s * self.sample_rate_hz)
         samples, rate_hz = self.samples[first:last], self.sample_rate_hz
-        return ReferenceClip(samples, rate_hz, self.source_rate_hz, len(samples) / rate_hz)
+        return ReferenceClip(samples, rate_hz, self.source_rate_hz, len(samples) / rate_hz, self.antiphase)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +90,8 @@ def _container(data: bytes) -> _Container | None:
 def decode_clip(data: bytes, max_bytes: int = MAX_BYTES) -> ReferenceClip:
     """Read an audio file of any rate, depth and number of channels; at most its first ten minutes.
 
-    Channels are averaged, an unusual rate becomes 24 or 48 kHz, and a float file louder than full scale
-    is turned down to it.
+    Channels are averaged unless they cancel each other, an unusual rate becomes 24 or 48 kHz, and a float file louder
+    than full scale is turned down to it.
 
     Raises:  ClipTooLarge; UnusablePromptSpeech if the data are empty, not audio, damaged, not finite,
              take too long to decode, or need ffmpeg where it is missing.
@@ -98,17 +103,28 @@ def decode_clip(data: bytes, max_bytes: int = MAX_BYTES) -> ReferenceClip:
     container = _container(data)
     if container is None:
         raise UnusablePromptSpeech("clip.not_audio")
-    samples, source_rate_hz, duration_s = _read(data, container)
+    sound = _read(data, container)
+    samples = sound.samples
     if not np.isfinite(samples).all():
         raise UnusablePromptSpeech("clip.not_finite")
     if len(samples) == 0:
         raise UnusablePromptSpeech("clip.empty")
     peak = float(np.abs(samples).max())
-    samples, rate_hz = to_common_rate(samples / max(peak, 1.0), source_rate_hz)
-    return ReferenceClip(np.clip(samples, -1, 1), rate_hz, source_rate_hz, duration_s)
+    samples, rate_hz = to_common_rate(samples / max(peak, 1.0), sound.rate_hz)
+    return ReferenceClip(np.clip(samples, -1, 1), rate_hz, sound.rate_hz, sound.duration_s, sound.antiphase)
 
 
-def _read(data: bytes, container: _Container) -> tuple[Float32, int, float]:
+@dataclass(frozen=True, slots=True, eq=False)
+class _Sound:
+    """What a decoder gave: float32 [n] at the file's own rate."""
+
+    samples: Float32
+    rate_hz: int
+    duration_s: float
+    antiphase: bool = False
+
+
+def _read(data: bytes, container: _Container) -> _Sound:
     if container.sndfile:
         try:
             return _read_sndfile(data)
@@ -128,18 +144,46 @@ def _read(data: bytes, container: _Container) -> tuple[Float32, int, float]:
         raise UnusablePromptSpeech("clip.broken") from error
 
 
-def _read_sndfile(data: bytes) -> tuple[Float32, int, float]:
+def _read_sndfile(data: bytes) -> _Sound:
     with soundfile.SoundFile(io.BytesIO(data)) as file:
-        wanted = min(round(MAX_DECODED_S * file.samplerate), _MAX_SAMPLES)
-        block_samples = max(1, _BLOCK_VALUES // file.channels)
-        blocks: list[Float32] = []
-        while wanted > 0:
-            block = file.read(min(wanted, block_samples), dtype="float32", always_2d=True)
-            if len(block) == 0:
-                break
-            blocks.append(block.mean(axis=1, dtype=np.float32))
-            wanted -= len(block)
-        samples = np.concatenate(blocks) if blocks else np.zeros(0, np.float32)
+        samples, left_ratio, loudest = _read_mixed(file)
+        antiphase = left_ratio < _CANCELLED_RATIO
+        if antiphase:
+            file.seek(0)
+            samples = _read_channel(file, loudest)
+        wanted = _wanted(file)
         # a header may promise any length; believe it only where reading was stopped by us
-        total = file.frames if wanted <= 0 else len(samples)
-        return samples, file.samplerate, total / file.samplerate
+        total = file.frames if len(samples) >= wanted else len(samples)
+        return _Sound(samples, file.samplerate, total / file.samplerate, antiphase)
+
+
+def _wanted(file: soundfile.SoundFile) -> int:
+    return min(round(MAX_DECODED_S * file.samplerate), _MAX_SAMPLES)
+
+
+def _blocks(file: soundfile.SoundFile) -> Iterator[Float32]:
+    """The frames that are wanted, float32 [n, channels] each."""
+    wanted, block_samples = _wanted(file), max(1, _BLOCK_VALUES // file.channels)
+    while wanted > 0:
+        block = file.read(min(wanted, block_samples), dtype="float32", always_2d=True)
+        if len(block) == 0:
+            return
+        yield block
+        wanted -= len(block)
+
+
+def _read_mixed(file: soundfile.SoundFile) -> tuple[Float32, float, int]:
+    """The mean of the channels; its power by the mean power of theirs; and which of them is loudest."""
+    mixed: list[Float32] = [np.zeros(0, np.float32)]
+    mixed_power, powers = 0.0, np.zeros(file.channels)
+    for block in _blocks(file):
+        mixed.append(block.mean(axis=1, dtype=np.float32))
+        with np.errstate(invalid="ignore"):  # what is not finite is refused later
+            mixed_power += len(block) * float(mixed[-1].var(dtype=np.float64))
+            powers += len(block) * block.var(axis=0, dtype=np.float64)
+    left = mixed_power / powers.mean() if powers.any() else 1.0
+    return np.concatenate(mixed), left, int(powers.argmax())
+
+
+def _read_channel(file: soundfile.SoundFile, channel: int) -> Float32:
+    return np.concatenate([block[:, channel] for block in _blocks(file)])

@@ -8,6 +8,8 @@ import tempfile
 from pathlib import Path
 
 TIMEOUT_S = 20.0
+MAX_DECODED_BYTES = 500_000_000
+"""Ten minutes of stereo at 96 kHz."""
 
 
 class FfmpegFailed(Exception):
@@ -23,7 +25,7 @@ def ffmpeg_available() -> bool:
 
 
 def decode(data: bytes, demuxer: str, max_s: float) -> bytes:
-    """The first audio track as a mono float32 wav of its own rate, at most max_s long.
+    """The first audio track as a float32 wav of its own rate and channels, at most max_s and MAX_DECODED_BYTES long.
 
     Args:    demuxer: ffmpeg's name of the container. It is forced, for ffmpeg's own guessing also knows
              playlists, which name other files and addresses.
@@ -34,7 +36,7 @@ def decode(data: bytes, demuxer: str, max_s: float) -> bytes:
         source, target = Path(folder, "clip"), Path(folder, "clip.wav")
         source.write_bytes(data)
         _run(["-protocol_whitelist", "file", "-f", demuxer, "-i", str(source), "-map", "0:a:0",
-              "-t", str(max_s), "-ac", "1", "-c:a", "pcm_f32le", "-f", "wav", str(target)])
+              "-t", str(max_s), "-fs", str(MAX_DECODED_BYTES), "-c:a", "pcm_f32le", "-f", "wav", str(target)])
         return target.read_bytes()
 
 

@@ -71,6 +71,18 @@ def test_stereo_is_averaged():
     np.testing.assert_allclose(clip.samples, (left + right) / 2, atol=1e-6)
 
 
+def test_channels_that_cancel_each_other_give_the_louder_one():
+    clip = decode_clip(file_of(np.stack([-0.8 * tone(), tone()], 1), codec="FLOAT"))
+    assert clip.antiphase and clip.part(0, 0.5).antiphase
+    np.testing.assert_allclose(clip.samples, tone(), atol=1e-6)
+    assert not decode_clip(file_of(np.stack([tone(), 0 * tone()], 1))).antiphase
+
+
+def test_channels_of_a_phone_recording_cancel_too(tmp_path):
+    stereo = np.stack([tone(), -tone()], 1)
+    assert decode_clip(through_ffmpeg(stereo, tmp_path, "a.m4a", "-c:a", "alac")).antiphase
+
+
 @pytest.mark.parametrize(("rate_hz", "kept_hz"), [
     (8_000, 24_000), (11_025, 24_000), (16_000, 16_000), (44_100, 44_100), (44_101, 48_000),
     (96_000, 48_000), (192_000, 48_000)])
