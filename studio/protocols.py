@@ -25,11 +25,31 @@ class LmPrompt:
     speech_tokens: Int32
 
 
+FILL = -1
+"""In `LmTurn.drawn`: the fill, by which the LM asks for more text."""
+
+
+@dataclass(frozen=True, slots=True)
+class LmTurn:
+    """What the speech LM continues while its text still arrives: [sos], parts, and [task] once the text is whole.
+
+    parts: ("text", ids) and ("speech", tokens) in the order fed. whole: any end id ends the speech; else only the fill
+    may come, and the turn ends with it or after `most` tokens. drawn: all that the LM drew before, for its repetition
+    rule.
+    """
+
+    parts: tuple[tuple[str, tuple[int, ...]], ...]
+    whole: bool
+    most: int
+    drawn: tuple[int, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class TokenDelta:
     """New speech tokens of one request; the last delta carries a finish reason and may be empty.
 
-    finish_reason: None, "stop" (an end id came), "length" (no end id within the allowed number).
+    finish_reason: None, "stop" (an end id came, or the fill that ends a turn), "length" (no end id within the allowed
+    number).
     """
 
     tokens: tuple[int, ...]
@@ -54,7 +74,7 @@ class LmStats:
 class SpeechLM(Protocol):
     """Text and prompt speech to speech tokens; many requests at once."""
 
-    def generate(self, prompt: LmPrompt, sampling: Sampling, request_id: str) -> AsyncIterator[TokenDelta]:
+    def generate(self, prompt: LmPrompt | LmTurn, sampling: Sampling, request_id: str) -> AsyncIterator[TokenDelta]:
         """Yield deltas until one carries a finish reason. Closing the iterator aborts the request and frees its blocks.
 
         Raises: SpeechLMError for this request only; EngineDead when the engine behind it is gone.

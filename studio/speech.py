@@ -121,6 +121,12 @@ class SynthesisRequest:
     """Semitones by which the sound is moved, at its own pace."""
     quality: Quality | None = "balanced"
     """None: by load and length of the text."""
+    interleaved: bool = False
+    """For text that arrives while it is spoken: the LM begins before the first sentence is whole."""
+
+    @property
+    def seed(self) -> int:
+        return self.sampling.seed
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,6 +137,8 @@ class ConversionRequest:
     voice: VoicePrompt
     seed: int = 0
     client: str = "local"
+    speed: float = 1.0
+    pitch: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

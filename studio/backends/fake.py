@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.errors import EngineDead, SpeechLMError
-from studio.protocols import LmPrompt, LmStats, RowStep, StepResult, Token2WavStats, TokenDelta
+from studio.protocols import LmPrompt, LmStats, LmTurn, RowStep, StepResult, Token2WavStats, TokenDelta
 from studio.speech import (
     BLOCK_TOKENS,
     LOOKAHEAD_TOKENS,
@@ -96,7 +96,7 @@ class ScriptedSpeechLM:
     """Answers each request with the next script, or with 5 tokens for each text id when none is left."""
 
     def __init__(self) -> None:
-        self.prompts: list[LmPrompt] = []
+        self.prompts: list[LmPrompt | LmTurn] = []
         self.samplings: list[Sampling] = []
         self.ended: dict[str, str] = {}
         self.closed = False
@@ -108,10 +108,14 @@ class ScriptedSpeechLM:
         """What the next request that has no script yet is answered with."""
         self._scripts.append(script)
 
-    async def generate(self, prompt: LmPrompt, sampling: Sampling, request_id: str) -> AsyncIterator[TokenDelta]:
+    async def generate(
+        self, prompt: LmPrompt | LmTurn, sampling: Sampling, request_id: str
+    ) -> AsyncIterator[TokenDelta]:
         self.prompts.append(prompt)
         self.samplings.append(sampling)
-        default: Script = (Say(5 * len(prompt.text_ids)), Finish())
+        tokens = prompt.most if isinstance(prompt, LmTurn) else 5 * len(prompt.text_ids)
+        ends: Script = (Finish("length" if isinstance(prompt, LmTurn) and not prompt.whole else "stop"),)
+        default: Script = (Say(tokens), *ends)
         script = self._scripts.popleft() if self._scripts else default
         self._running[request_id] = asyncio.Event()
         self.ended[request_id] = "cancelled"
@@ -239,6 +243,12 @@ class WordFrontend:
     def prompt_ids(self, request: SynthesisRequest) -> tuple[int, ...]:
         texts = {"zero_shot": request.voice.prompt_text, "instruct": request.instructions}
         return word_ids(texts.get(request.mode, ""))
+
+    def lead(self, prompt_ids: Sequence[int]) -> int:
+        return 0
+
+    def word_ids(self, words: str) -> tuple[int, ...]:
+        return word_ids(words)
 
     def warm(self) -> None:
         return None

@@ -23,7 +23,7 @@ from studio.backends.vllm_compat import EngineCounters, EngineOptions
 from studio.checkpoint import read_checkpoint
 from studio.errors import CheckpointError, EngineDead, RequestAborted, SpeechLMError, StudioError
 from studio.models.speech_lm.layout import SpeechLmLayout, TokenBounds
-from studio.protocols import LmPrompt, LmStats, TokenDelta
+from studio.protocols import FILL, LmPrompt, LmStats, LmTurn, TokenDelta
 from studio.speech import Float32, Sampling
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LOGITS_PROCESSOR = "studio.models.speech_lm.ras_processor:RepetitionAwareSampling"
+NEVER = -100.0
+"""Added to a score: the least that vLLM takes; e^-100 is drawn by nobody."""
 RESTART_S = 30.0
 """How long a restart is said to take to those whose requests died with the engine."""
 
@@ -68,10 +70,10 @@ class VllmSpeechLM:
         return cls(engine, layout, counters, options.max_model_len, bounds or TokenBounds())
 
     async def generate(
-        self, prompt: LmPrompt, sampling: Sampling, request_id: str
+        self, prompt: LmPrompt | LmTurn, sampling: Sampling, request_id: str
     ) -> AsyncIterator[TokenDelta]:
         """See protocols.SpeechLM. Raises RequestAborted in the iterator of a request that abort() ended."""
-        ids, params = self._request(prompt, sampling)
+        ids, params = self._turn(prompt, sampling) if isinstance(prompt, LmTurn) else self._request(prompt, sampling)
         outputs = self._engine.generate({"prompt_token_ids": ids}, params, request_id)
         try:
             async for output in outputs:
@@ -138,6 +140,16 @@ class VllmSpeechLM:
         async for _ in self.generate(prompt, Sampling(), request_id):
             pass
 
+    def _turn(self, turn: LmTurn, sampling: Sampling) -> tuple[list[int], SamplingParams]:
+        try:
+            ids = self.layout.turn_ids(turn.parts, turn.whole)
+            most = min(turn.most, self._max_model_len - len(ids))
+            if most < 1:
+                raise ValueError(f"a text that fills {len(ids)} of {self._max_model_len}")
+            return ids, turn_params(turn, sampling, self.layout, most)
+        except ValueError as error:
+            raise SpeechLMError("speech.lm_failed", reason=str(error)) from error
+
     def _request(self, prompt: LmPrompt, sampling: Sampling) -> tuple[list[int], SamplingParams]:
         try:
             ids = self.layout.prompt_ids(prompt.prompt_text_ids, prompt.text_ids, prompt.speech_tokens)
@@ -152,14 +164,21 @@ class VllmSpeechLM:
             raise SpeechLMError("speech.lm_failed", reason=str(error)) from error
 
 
-def sampling_params(sampling: Sampling, layout: SpeechLmLayout, least: int, most: int) -> SamplingParams:
-    """vLLM's parameters: the law is in the logits processor, so its own sampling is switched off."""
+def sampling_params(
+    sampling: Sampling, layout: SpeechLmLayout, least: int, most: int, drawn: Sequence[int] = ()
+) -> SamplingParams:
+    """vLLM's parameters: the law is in the logits processor, so its own sampling is switched off.
+
+    drawn: tokens of the same speech from before this prompt's end, for the repetition rule.
+    """
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
 
     from studio.models.speech_lm.ras_batch import RasParams
 
-    ras = RasParams(sampling.temperature, sampling.top_p, sampling.top_k, sampling.window)
+    ras = RasParams(
+        sampling.temperature, sampling.top_p, sampling.top_k, sampling.window, drawn=tuple(drawn)
+    )
     return SamplingParams(
         temperature=1.0,
         top_p=1.0,
@@ -175,6 +194,18 @@ def sampling_params(sampling: Sampling, layout: SpeechLmLayout, least: int, most
         output_kind=RequestOutputKind.DELTA,
         extra_args=ras.extra_args(),
     )
+
+
+def turn_params(turn: LmTurn, sampling: Sampling, layout: SpeechLmLayout, most: int) -> SamplingParams:
+    """Parameters of a turn: until the text is whole the fill alone may end it, and all other ends are masked."""
+    recent = turn.drawn[-sampling.window :] if sampling.window else ()
+    params = sampling_params(
+        sampling, layout, 0, most, [layout.fill_id if token == FILL else token for token in recent]
+    )
+    if not turn.whole:
+        params.stop_token_ids = [layout.fill_id]
+        params.logit_bias = {i: NEVER for i in layout.end_ids if i != layout.fill_id}
+    return params
 
 
 def wrap_error(error: Exception) -> StudioError:

@@ -8,19 +8,30 @@ comes out of its `SpeechStream`, whose closing ends all of it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
 
-from studio.engine.admission import Admission
+from studio.engine.admission import Admission, Ticket
 from studio.engine.outlook import Outlook, Progress
-from studio.engine.quality import EFFORTS
+from studio.engine.quality import EFFORTS, Choice
 from studio.engine.rates import Rates
 from studio.engine.scheduler import RowScheduler
+from studio.engine.sources import (
+    Asking,
+    TextFrontend,
+    TokenSource,
+    arriving_segments,
+    as_they_are,
+    of_segments,
+    of_tokens,
+    of_words,
+)
 from studio.engine.stats import EngineState, EngineStats, Recorder, RequestSummary
 from studio.engine.stream import SpeechStream
 from studio.engine.utterance import EngineParts, Utterance
@@ -36,31 +47,13 @@ from studio.errors import (
 )
 from studio.messages import MessageKey
 from studio.protocols import Clock, SpeechLM, Token2Wav
-from studio.speech import Segment, SynthesisRequest
+from studio.speech import ConversionRequest, Segment, SynthesisRequest
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-
-class TextFrontend(Protocol):
-    """Text to what the LM reads; `studio.text.frontend.TextFrontend` is the real one."""
-
-    def check(self, text: str) -> None:
-        """Raises InvalidRequest text.* for what can be refused at once."""
-        ...
-
-    def segments(self, text: str) -> Sequence[Segment]:
-        """Called in a thread. Raises InvalidRequest text.* for text that cannot be spoken."""
-        ...
-
-    def prompt_ids(self, request: SynthesisRequest) -> tuple[int, ...]:
-        """What stands before the text: the voice's transcript, an instruction or nothing, by the request's mode."""
-        ...
-
-    def warm(self) -> None:
-        """Load what the first text would wait for; called in a thread."""
-        ...
+GUESSED_TEXT_IDS = 60
+"""Ids of a text that is still being written, for the player's start: two sentences."""
 
 
 class SupervisedWorker(Protocol):
@@ -110,15 +103,7 @@ class Engine:
         self._rates = Rates()
         self._admission = Admission(limits.max_running, limits.queue_size, limits.max_per_client)
         self._voicing = Voicing(token2wav, RowScheduler(limits.max_batch_rows), clock, self._recorder.stepped)
-        self._parts = EngineParts(
-            lm,
-            self._voicing,
-            clock,
-            sleep,
-            limits.max_ahead_s,
-            limits.listener_timeout_s,
-            self._rates.is_plausible,
-        )
+        self._parts = EngineParts(self._voicing, clock, sleep, limits.max_ahead_s, limits.listener_timeout_s)
         self._utterances: dict[str, Utterance] = {}
         self._outlook = Outlook(self._admission, self._rates, self._utterances)
         self._loop_task: asyncio.Task[None] | None = None
@@ -146,25 +131,68 @@ class Engine:
         """
         self._refuse_unless_ready()
         self._text.check(request.text)
-        request_id = uuid.uuid4().hex[:16]
-        ticket = self._admission.enter(request_id, request.client, urgent=request.quality == "fast")
-        try:
+        with self._entered(request.client, urgent=request.quality == "fast") as ticket:
             # Grammars take up to a second for a long text; the loop must go on voicing others meanwhile.
             segments = await asyncio.to_thread(self._text.segments, request.text)
-            prompt_ids = await asyncio.to_thread(self._text.prompt_ids, request)
             if request.spoken and len(request.spoken) != len(segments):
                 raise InvalidRequest("take.other_segments", param="take")
+            text_ids = sum(len(segment.token_ids) for segment in segments)
+            choice = self._outlook.choice(request, text_ids)
+            sources = of_segments(await self._asking(request, choice), as_they_are(segments))
+            return self._begin(request, sources, ticket, choice, text_ids)
+
+    async def submit_arriving(self, request: SynthesisRequest, pieces: AsyncIterator[str]) -> SpeechStream:
+        """Begin to speak a text that is still being written; `request.text` is not read.
+
+        pieces: of the text, cut anywhere. Each sentence is spoken once it is whole; with `request.interleaved` the LM
+        begins before that. Raises as submit; what is wrong with the text is told by the stream.
+        """
+        self._refuse_unless_ready()
+        with self._entered(request.client, urgent=request.quality == "fast") as ticket:
+            choice = self._outlook.choice(request, GUESSED_TEXT_IDS)
+            asking = await self._asking(request, choice)
+            if request.interleaved:
+                sources = of_words(asking, self._text, pieces)
+            else:
+                sources = of_segments(asking, arriving_segments(self._text, pieces))
+            return self._begin(request, sources, ticket, choice, None)
+
+    async def convert(self, request: ConversionRequest) -> SpeechStream:
+        """Begin to say what another clip says. Raises EngineNotReady, EngineDraining, QueueFull."""
+        self._refuse_unless_ready()
+        with self._entered(request.client) as ticket:
+            sources = of_tokens(request.speech_tokens.tolist())
+            return self._begin(request, sources, ticket, Choice("balanced", "quality.usual"), 0)
+
+    @contextlib.contextmanager
+    def _entered(self, client: str, urgent: bool = False) -> Iterator[Ticket]:
+        """A ticket that is given back if the request cannot begin."""
+        ticket = self._admission.enter(uuid.uuid4().hex[:16], client, urgent=urgent)
+        try:
+            yield ticket
         except BaseException:
             ticket.leave()
             raise
-        choice = self._outlook.choice(request, sum(len(segment.token_ids) for segment in segments))
-        utterance = Utterance(self._parts, request_id, request, prompt_ids, segments, ticket, choice)
+
+    async def _asking(self, request: SynthesisRequest, choice: Choice) -> Asking:
+        prompt_ids = await asyncio.to_thread(self._text.prompt_ids, request)
+        return Asking(self._lm, request, prompt_ids, EFFORTS[choice.quality], self._rates.is_plausible)
+
+    def _begin(
+        self,
+        request: SynthesisRequest | ConversionRequest,
+        sources: AsyncIterator[TokenSource],
+        ticket: Ticket,
+        choice: Choice,
+        text_ids: int | None,
+    ) -> SpeechStream:
+        utterance = Utterance(self._parts, request, sources, ticket, choice, text_ids)
         if EFFORTS[choice.quality].holds:
-            utterance.stream.prebuffer_s = self._rates.prebuffer_s(
-                utterance.text_ids, self._admission.running, request.speed
-            )
+            expected = GUESSED_TEXT_IDS if text_ids is None else text_ids
+            running = self._admission.running
+            utterance.stream.prebuffer_s = self._rates.prebuffer_s(expected, running, request.speed)
         utterance.on_end(partial(self._utterance_ended, self._admission.running))
-        self._utterances[request_id] = utterance
+        self._utterances[ticket.request_id] = utterance
         utterance.promised_s = self._outlook.eta_s(utterance)
         return utterance.stream
 

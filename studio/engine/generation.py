@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from studio.engine.quality import Effort
 from studio.errors import NoSpeech, RunawaySpeech, SpeechLMError
-from studio.protocols import LmPrompt, SpeechLM
+from studio.protocols import LmPrompt, LmTurn, SpeechLM
 from studio.speech import TOKEN_RATE_HZ, Sampling
 
 RETAKE_SEED_STEP = 1_000_003
@@ -49,7 +49,7 @@ async def speak_segment(
             judged.extend(tokens)
 
         try:
-            await _generate(
+            await speak_once(
                 lm, prompt, replace(sampling, seed=seed), name, keep if effort.judged else pass_on
             )
             if not effort.judged:
@@ -62,10 +62,10 @@ async def speak_segment(
                 raise
 
 
-async def _generate(
-    lm: SpeechLM, prompt: LmPrompt, sampling: Sampling, request_id: str, offer: Offer
+async def speak_once(
+    lm: SpeechLM, prompt: LmPrompt | LmTurn, sampling: Sampling, request_id: str, offer: Offer
 ) -> None:
-    """One take."""
+    """One take, offered as it comes. Raises as `speak_segment`."""
     made = 0
     deltas = lm.generate(prompt, sampling, request_id)
     async with contextlib.aclosing(deltas):  # type: ignore[type-var]

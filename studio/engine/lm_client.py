@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import AsyncIterator
 
 from studio.engine.worker import WorkerProcess
-from studio.protocols import LmPrompt, LmStats, TokenDelta
+from studio.protocols import LmPrompt, LmStats, LmTurn, TokenDelta
 from studio.speech import Sampling
 
 
@@ -16,7 +16,9 @@ class SpeechLMClient:
     def __init__(self, worker: WorkerProcess) -> None:
         self._worker = worker
 
-    async def generate(self, prompt: LmPrompt, sampling: Sampling, request_id: str) -> AsyncIterator[TokenDelta]:
+    async def generate(
+        self, prompt: LmPrompt | LmTurn, sampling: Sampling, request_id: str
+    ) -> AsyncIterator[TokenDelta]:
         items = self._worker.stream("generate", prompt=prompt, sampling=sampling, request_id=request_id)
         async with contextlib.aclosing(items):  # type: ignore[type-var]
             async for delta in items:

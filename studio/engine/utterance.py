@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from studio.audio.retime import Retime
 from studio.engine.admission import Ticket
-from studio.engine.generation import IsPlausible, speak_segment
-from studio.engine.quality import EFFORTS, Choice
+from studio.engine.quality import Choice
 from studio.engine.rates import least_prebuffer_s
 from studio.engine.scheduler import Playback
+from studio.engine.sources import SEEDS, TokenSource
 from studio.engine.stats import RequestSummary
 from studio.engine.stream import SpeechStream
 from studio.engine.voicing import Row, Voicing
 from studio.errors import RequestAborted, StudioError, SynthesisError
-from studio.protocols import Clock, LmPrompt, SpeechLM
-from studio.speech import SAMPLE_RATE_HZ, Float32, Segment, SynthesisRequest
+from studio.protocols import Clock
+from studio.speech import SAMPLE_RATE_HZ, ConversionRequest, Float32, Segment, SynthesisRequest
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +31,9 @@ ARRIVAL_JITTER_S = 0.1
 """How much later than it was handed over a chunk may reach a player: the socket and the page's own turn."""
 SEGMENTS_AHEAD = 1
 """Segments whose tokens may be made before the one being heard has ended."""
+
+_Rows = asyncio.Queue[tuple[Row, Segment] | None]
+"""Rows in the order they are heard, None after the last."""
 
 
 def silence_of(seconds: float) -> Float32:
@@ -39,13 +44,11 @@ def silence_of(seconds: float) -> Float32:
 class EngineParts:
     """What all utterances use in common."""
 
-    lm: SpeechLM
     voicing: Voicing
     clock: Clock
     sleep: Callable[[float], Awaitable[None]]
     max_ahead_s: float
     listener_timeout_s: float
-    is_plausible: IsPlausible = lambda text_ids, audio_s: True
 
 
 class Utterance:
@@ -54,20 +57,21 @@ class Utterance:
     def __init__(
         self,
         parts: EngineParts,
-        request_id: str,
-        request: SynthesisRequest,
-        prompt_ids: Sequence[int],
-        segments: Sequence[Segment],
+        request: SynthesisRequest | ConversionRequest,
+        sources: AsyncIterator[TokenSource],
         ticket: Ticket,
         choice: Choice,
+        text_ids: int | None,
     ) -> None:
-        self.request_id = request_id
+        """text_ids: of the whole text; None while it is still being written."""
+        self.request_id = ticket.request_id
         self.ticket = ticket
-        self.text_ids = sum(len(segment.token_ids) for segment in segments)
+        self.text_ids = text_ids or 0
+        self._text_is_whole = text_ids is not None
         self._parts = parts
         self._request = request
-        self._prompt_ids = tuple(prompt_ids)
-        self._segments = segments
+        self._sources = sources
+        self._characters = 0
         self._playback = Playback()
         self._arrived_s = parts.clock()
         self._began_s: float | None = None
@@ -77,16 +81,14 @@ class Utterance:
         self.tokens = 0
         self.promised_s = 0.0
         """Seconds to the first sound that it was promised when it came."""
-        self._effort = EFFORTS[choice.quality]
         self._error: StudioError | None = None
         self._reason = RequestAborted.code
         self._held_up = False
         self._full = asyncio.Event()
         self._room = asyncio.Event()
-        self.stream = SpeechStream(request_id, self._on_read, self._abort)
-        self.stream.spoken = [[] for _ in segments]
+        self.stream = SpeechStream(self.request_id, self._on_read, self._abort)
         self.stream.choice = choice
-        self._task = asyncio.create_task(self._run(), name=f"utterance {request_id}")
+        self._task = asyncio.create_task(self._run(), name=f"utterance {self.request_id}")
 
     @property
     def has_sound(self) -> bool:
@@ -132,9 +134,7 @@ class Utterance:
             self.stream.fail(SynthesisError("internal"))
 
     async def _speak(self) -> None:
-        rows = [
-            Row(self._parts.voicing, f"{self.request_id}.{n}", self._playback) for n in range(len(self._segments))
-        ]
+        rows: _Rows = asyncio.Queue()
         ahead = asyncio.Semaphore(1 + SEGMENTS_AHEAD)
         try:
             async with asyncio.TaskGroup() as group:
@@ -150,35 +150,32 @@ class Utterance:
             return
         raise error
 
-    async def _make_tokens(self, rows: Sequence[Row], ahead: asyncio.Semaphore) -> None:
-        for number, (row, segment) in enumerate(zip(rows, self._segments, strict=True)):
-            await ahead.acquire()
-            await self._generate(number, row, segment)
+    async def _make_tokens(self, rows: _Rows, ahead: asyncio.Semaphore) -> None:
+        async with aclosing(self._sources):  # type: ignore[type-var]
+            async for source in self._sources:
+                await ahead.acquire()
+                row = self._new_row(source.segment)
+                rows.put_nowait((row, source.segment))
+                await source.speak(row.row_id, partial(self._spoken, row, self.stream.spoken[-1]))
+        rows.put_nowait(None)
 
-    async def _generate(self, number: int, row: Row, segment: Segment) -> None:
-        """One segment's tokens, offered to its row."""
-        if self._request.spoken:
-            self._spoken(number, row, self._request.spoken[number], final=True)
-            return
-        voice = self._request.voice
-        heard = voice.speech_tokens if self._request.mode == "zero_shot" else voice.speech_tokens[:0]
-        await speak_segment(
-            self._parts.lm,
-            LmPrompt(self._prompt_ids, tuple(segment.token_ids), heard),
-            replace(self._request.sampling, seed=self._seed(number)),
-            row.row_id,
-            self._effort,
-            self._parts.is_plausible,
-            lambda tokens, final: self._spoken(number, row, tokens, final),
-        )
+    def _new_row(self, segment: Segment) -> Row:
+        row = Row(self._parts.voicing, f"{self.request_id}.{len(self.stream.spoken)}", self._playback)
+        self.stream.spoken.append([])
+        self._characters += len(segment.text)
+        if not self._text_is_whole:
+            self.text_ids += len(segment.token_ids)
+        return row
 
-    def _spoken(self, number: int, row: Row, tokens: Sequence[int], final: bool) -> None:
+    def _spoken(self, row: Row, so_far: list[int], tokens: Sequence[int], final: bool) -> None:
         self.tokens += len(tokens)
-        self.stream.spoken[number].extend(tokens)
+        so_far.extend(tokens)
         row.offer(tokens, final)
 
-    async def _voice(self, rows: Sequence[Row], ahead: asyncio.Semaphore) -> None:
-        for number, (row, segment) in enumerate(zip(rows, self._segments, strict=True)):
+    async def _voice(self, rows: _Rows, ahead: asyncio.Semaphore) -> None:
+        number = 0
+        while (voiced := await rows.get()) is not None:
+            row, segment = voiced
             retime = Retime(self._request.speed, self._request.pitch)
             usual_s = SEGMENT_PAUSE_S if number else 0.0
             silence = silence_of(usual_s if segment.pause_s is None else segment.pause_s)
@@ -189,10 +186,11 @@ class Utterance:
                 silence = silence[:0]
                 self._hand_over(retime.push(samples))
 
-            await row.voice(self._request.voice, self._seed(number), on_samples)
+            await row.voice(self._request.voice, (self._request.seed + number) % SEEDS, on_samples)
             self._hand_over(retime.finish())
             self._hand_over(silence_of(segment.pause_after_s))
             ahead.release()
+            number += 1
 
     def _hand_over(self, samples: Float32) -> None:
         if not len(samples):
@@ -233,9 +231,6 @@ class Utterance:
                 limit.cancel()
                 reading.cancel()
 
-    def _seed(self, number: int) -> int:
-        return (self._request.sampling.seed + number) % (1 << 32)
-
     def _rate(self) -> float | None:
         first_s, last_s = self._playback.first_chunk_s, self._last_chunk_s
         if first_s is None or last_s is None or last_s <= first_s or self._held_up:
@@ -250,8 +245,8 @@ class Utterance:
             request_id=self.request_id,
             voice_key=self._request.voice.key,
             client=self._request.client,
-            characters=len(self._request.text),
-            segments=len(self._segments),
+            characters=self._characters,
+            segments=len(self.stream.spoken),
             tokens=self.tokens,
             audio_s=audio_s,
             queue_s=(now_s if began_s is None else began_s) - self._arrived_s,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -113,6 +113,25 @@ class TextFrontend:
             return text_ids(self._tokenizer, instruction)
         text = normalizing.normalize(request.voice.prompt_text) if request.mode == "zero_shot" else ""
         return self._segment(text).token_ids if text else ()
+
+    def lead(self, prompt_ids: Sequence[int]) -> int:
+        """How many of the prompt's ids stand before all turns of the interleaved mode."""
+        return 0
+
+    def word_ids(self, words: str) -> tuple[int, ...]:
+        """Ids of a part of a text that was cut between words: read as a whole text is, but for a final mark.
+
+        Raises: InvalidRequest text.*
+        """
+        self._check_tags(words)
+        if word := self._unreadable_word(words):
+            raise InvalidRequest(
+                "text.unsupported_word", param="input", word=word, languages=", ".join(self._languages)
+            )
+        read = self._read(normalizing.normalize(words))
+        # The blank before a word is part of its first id, and normalising takes those at the ends away.
+        before = " " if words[:1].isspace() and not read[:1].isspace() else ""
+        return text_ids(self._tokenizer, before + read) if read else ()
 
     def warm(self) -> None:
         """Load what the first request would load."""

@@ -45,10 +45,15 @@ class SegmentLimits:
 def cut(text: str, limits: SegmentLimits = SegmentLimits()) -> list[str]:
     """Segments in order, each with something to say; joined they are the text but for blanks at the cuts."""
     places = _places(text)
-    ends = sorted({0, len(text)} | {at for at, worth in places.items() if worth == _SENTENCE})
+    ends = sorted({0, len(text), *sentence_ends(text)})
     pieces = [piece for start, end in pairwise(ends) for piece in _fit(text, start, end, places, limits.most_s)]
     joined = (text[start:end].strip() for start, end in _join_short(text, pieces, limits))
     return [segment for segment in joined if not only_marks(segment)]
+
+
+def sentence_ends(text: str) -> list[int]:
+    """Places behind which a new sentence begins, in order."""
+    return sorted(at for at, worth in _places(text).items() if worth == _SENTENCE)
 
 
 def spoken_s(text: str) -> float:

@@ -7,7 +7,7 @@ import io
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -50,6 +50,12 @@ class WordFrontend:
     def prompt_ids(self, request: SynthesisRequest) -> tuple[int, ...]:
         texts = {"zero_shot": request.voice.prompt_text, "instruct": request.instructions}
         return tuple(range(len(texts.get(request.mode, "").split())))
+
+    def lead(self, prompt_ids: Sequence[int]) -> int:
+        return 0
+
+    def word_ids(self, words: str) -> tuple[int, ...]:
+        return tuple(range(len(words.split())))
 
     def warm(self) -> None:
         return None

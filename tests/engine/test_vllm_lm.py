@@ -15,6 +15,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +28,7 @@ from studio.engine.worker import WorkerProcess
 from studio.errors import EngineDead, RequestAborted, SpeechLMError
 from studio.models.speech_lm.layout import SpeechLmLayout
 from studio.models.speech_lm.qwen2 import SpeechLm, causal_attend, sizes_from_config
-from studio.protocols import LmPrompt
+from studio.protocols import FILL, LmPrompt, LmTurn
 from studio.speech import Sampling
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -177,6 +178,44 @@ async def test_an_end_is_never_drawn_too_early(lm):
         *(speak(lm, prompt_of(110 + i, text=12), i, f"early {i}") for i in range(16))
     )
     assert min(len(tokens) for tokens, _ in answers) >= 24
+
+
+async def test_each_request_keeps_its_own_sampling_beside_others(lm):
+    """With one candidate and no repetition rule the seed has no say; beside it the defaults still draw."""
+    prompt, greedy = prompt_of(15, text=8), Sampling(top_k=1, window=0)
+
+    async def tokens_of(sampling: Sampling, name: str) -> list[int]:
+        return [t async for d in lm.generate(prompt, sampling, name) for t in d.tokens]
+
+    sure, other_seed, drawn, drawn_too, hot = await asyncio.gather(
+        tokens_of(greedy, "greedy"), tokens_of(replace(greedy, seed=7), "greedy 7"),
+        tokens_of(Sampling(seed=1), "drawn"), tokens_of(Sampling(seed=2), "drawn too"),
+        tokens_of(replace(greedy, temperature=0.05, top_k=25), "cold"),
+    )  # fmt: skip
+    assert sure[:16] == other_seed[:16]
+    assert drawn[:16] != sure[:16] and drawn[:16] != drawn_too[:16]
+    assert hot[:4] == sure[:4]
+
+
+async def test_turns_end_with_the_fill_or_when_it_is_due_and_the_last_one_with_any_end(lm):
+    """Ends other than the fill would come within 15 tokens in most of these turns, were they not masked."""
+    reasons = []
+    for seed in range(12):
+        parts: list[tuple[str, tuple[int, ...]]] = [("text", (5, 6, 7, 8, seed))]
+        drawn: list[int] = []
+        for number in range(3):
+            turn = LmTurn(tuple(parts), number == 2, 15 if number < 2 else 60, tuple(drawn))
+            tokens = []
+            async for delta in lm.generate(turn, Sampling(seed=seed), f"turn {seed}.{number}"):
+                tokens += delta.tokens
+                reason = delta.finish_reason
+            assert len(tokens) <= turn.most and all(0 <= t < CODES for t in tokens)
+            assert (reason == "length") == (len(tokens) == turn.most)
+            reasons.append((number == 2, reason))
+            parts += [("speech", tuple(tokens)), ("text", (9, 10, 11, 12, 13))]
+            drawn += [*tokens, FILL]
+    assert {reason for whole, reason in reasons if not whole} == {"stop", "length"}
+    assert (True, "stop") in reasons
 
 
 async def test_closing_the_stream_gives_the_blocks_back(lm):

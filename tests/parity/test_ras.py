@@ -261,6 +261,18 @@ def test_a_resumed_request_brings_its_whole_past(scores):
     assert_rows(batch, scores[:1], [past], [{"window": 7}])
 
 
+def test_tokens_drawn_before_the_request_count_as_spoken(scores):
+    """A turn of streamed text is a request of its own, but the repetition rule goes on."""
+    before = tuple(leading(scores, 0, i) for i in range(4))
+    for count in (1, 4):
+        batch, spoken = RasBatch(8, torch.device("cpu")), []
+        params = {"window": 5, "drawn": before[:count]}
+        batch.change(Change(added=[(0, asking(**params), [], spoken)]))
+        for rank in range(9):
+            assert_rows(batch, scores[:1], [[*before[:count], *spoken]], [params])
+            spoken.append(leading(scores, 0, rank % 3))
+
+
 def test_requests_that_leave_and_move_take_their_windows_along(scores):
     spoken = [[leading(scores, i, r) for r in range(i + 1)] for i in range(4)]
     params = [{}, {"temperature": 0.6}, None, {"top_k": 2, "window": 3}]
@@ -291,7 +303,7 @@ def test_a_batch_that_asks_for_nothing_is_left_alone(scores):
     "bad",
     [{"temperature": 0}, {"temperature": float("nan")}, {"top_p": 1.5}, {"top_p": 0}, {"top_k": 0},
      {"top_k": 2.5},
-     {"top_k": True}, {"window": -1}, {"window": 1000}, {"tau": "x"}],
+     {"top_k": True}, {"window": -1}, {"window": 1000}, {"tau": "x"}, {"drawn": ["x"]}, {"drawn": [0] * 101}],
 )  # fmt: skip
 def test_parameters_that_would_break_the_engine_are_refused_before_it(bad):
     with pytest.raises(ValueError, match="ras"):

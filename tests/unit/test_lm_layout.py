@@ -38,6 +38,25 @@ def test_end_ids_are_no_prompt_speech(speech):
         SpeechLmLayout(243, 512).prompt_ids([], [1], speech)
 
 
+def test_turns_of_streamed_text_are_sos_and_parts_and_task_once_the_text_is_whole():
+    layout = SpeechLmLayout(speech_codes=243, text_ids=512)
+    parts = (("text", (7, 8)), ("speech", (3,)), ("text", (0,)))
+    assert layout.turn_ids(parts, whole=False) == [246, 255, 256, 3, 248]
+    assert layout.turn_ids(parts, whole=True) == [246, 255, 256, 3, 248, 247]
+    assert layout.fill_id == 245
+    with pytest.raises(ValueError, match="speech token 243"):
+        layout.turn_ids([("speech", (243,))], whole=False)
+
+
+def test_cosyvoice3_has_its_control_ids_among_the_two_hundred_that_end_speech():
+    layout = SpeechLmLayout(6561, 151936, version=3)
+    assert (layout.sos_id, layout.task_id, layout.fill_id) == (6561, 6563, 6564)
+    assert layout.end_ids == tuple(range(6561, 6761))
+    assert layout.first_text_id == layout.head_width == 6761
+    assert layout.vocabulary == 6761 + 151936
+    assert layout.prompt_ids([5], [7], [2]) == [6561, 6766, 6768, 6563, 2]
+
+
 def test_bounds_are_two_and_twenty_tokens_for_each_text_id():
     assert TokenBounds().of(9) == (18, 180)
     assert TokenBounds(0.5, 8).of(9) == (4, 72)

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from studio.errors import CheckpointError
-from studio.models.speech_lm.layout import CONTROL_IDS, END_IDS, SpeechLmLayout
+from studio.models.speech_lm.layout import CONTROL_IDS, END_IDS, END_IDS_3, SpeechLmLayout
 from studio.models.tensor_files import Piecewise, TensorFile, open_tensors, write_safetensors
 
 ARCHITECTURE = "CosyVoice2SpeechLM"
@@ -105,7 +105,7 @@ def read_layout(folder: Path) -> SpeechLmLayout:
         raise CheckpointError(
             "checkpoint.unreadable", file="config.json", reason=f"not a converted {ARCHITECTURE}"
         )
-    return SpeechLmLayout(int(config["speech_codes"]), int(config["text_ids"]))
+    return SpeechLmLayout(int(config["speech_codes"]), int(config["text_ids"]), int(config.get("version", 2)))
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -131,7 +131,8 @@ def check_tensors(source: TensorFile, config: Mapping[str, Any]) -> SpeechLmLayo
     if _SPEECH not in source.shapes:
         raise _misfit(source, _SPEECH, "is missing")
     speech_rows = source.shapes[_SPEECH][0]
-    expected = _expected_shapes(config, hidden, speech_rows)
+    version = 2 if _CONTROL in source.shapes or _BIAS in source.shapes else 3
+    expected = _expected_shapes(config, hidden, speech_rows, version)
     for name in sorted(expected):
         if name not in source.shapes:
             if name == _TIED:
@@ -146,14 +147,18 @@ def check_tensors(source: TensorFile, config: Mapping[str, Any]) -> SpeechLmLayo
     for name in sorted(source.shapes):
         if name not in expected:
             raise _misfit(source, name, "is not part of this model")
-    if speech_rows <= END_IDS:
+    end_ids = END_IDS if version == 2 else END_IDS_3
+    if speech_rows <= end_ids:
         raise _misfit(
-            source, _SPEECH, f"has {speech_rows} rows, too few to hold speech codes and {END_IDS} end ids"
+            source, _SPEECH, f"has {speech_rows} rows, too few to hold speech codes and {end_ids} end ids"
         )
-    return SpeechLmLayout(speech_codes=speech_rows - END_IDS, text_ids=expected[_TEXT][0])
+    return SpeechLmLayout(speech_rows - end_ids, expected[_TEXT][0], version)
 
 
-def _expected_shapes(config: Mapping[str, Any], hidden: int, speech_rows: int) -> dict[str, tuple[int, ...]]:
+def _expected_shapes(
+    config: Mapping[str, Any], hidden: int, speech_rows: int, version: int
+) -> dict[str, tuple[int, ...]]:
+    """Names and shapes of llm.pt; version 3 has its control ids among the speech rows, and no bias."""
     heads, kv_heads = int(config["num_attention_heads"]), int(config["num_key_value_heads"])
     head_dim = int(config.get("head_dim") or hidden // heads)
     q, kv, inner = heads * head_dim, kv_heads * head_dim, int(config["intermediate_size"])
@@ -181,6 +186,8 @@ def _expected_shapes(config: Mapping[str, Any], hidden: int, speech_rows: int) -
         _HEAD: (speech_rows, hidden),
         _BIAS: (speech_rows,),
     }
+    if version == 3:
+        del expected[_CONTROL], expected[_BIAS]
     for i in range(int(config["num_hidden_layers"])):
         expected.update({f"{_STACK}layers.{i}.{name}": shape for name, shape in layer.items()})
     return expected
@@ -219,11 +226,10 @@ def _write_folder(
 
 
 def _entries(source: TensorFile) -> list[Piecewise]:
-    entries = [
-        Piecewise("model.embed_tokens.weight", (_SPEECH, _CONTROL, _TEXT)),
-        Piecewise("lm_head.weight", (_HEAD,)),
-        Piecewise("lm_head.bias", (_BIAS,)),
-    ]
+    tables = [name for name in (_SPEECH, _CONTROL, _TEXT) if name in source.shapes]
+    entries = [Piecewise("model.embed_tokens.weight", tuple(tables)), Piecewise("lm_head.weight", (_HEAD,))]
+    if _BIAS in source.shapes:
+        entries.append(Piecewise("lm_head.bias", (_BIAS,)))
     stack = sorted(n for n in source.shapes if n.startswith(_STACK) and n != _TEXT)
     return entries + [Piecewise("model." + n.removeprefix(_STACK), (n,)) for n in stack]
 
@@ -236,6 +242,7 @@ def _converted_config(config: Mapping[str, Any], layout: SpeechLmLayout) -> dict
         "tie_word_embeddings": False,
         "speech_codes": layout.speech_codes,
         "text_ids": layout.text_ids,
+        "version": layout.version,
         "layout_version": LAYOUT_VERSION,
     }
 

@@ -1,18 +1,20 @@
 """The merged vocabulary of the speech LM and the prompt made of it. No torch, no vLLM.
 
-Ids: the S speech codes, then the three end ids, then sos and task, then the text ids, shifted. The head gives
-scores over the first S + 3 only, so what the model draws is a speech token or an end id without any
-translation.
+Ids: the S speech codes, then the end ids, then sos and task, then the text ids, shifted. The head gives scores over
+speech and end ids only, so what the model draws is a speech token or an end id without any translation. CosyVoice3
+keeps sos and task among its 200 ids behind the codes, all of which end speech.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 END_IDS = 3
-"""End of speech, an unused one, and the fill of streamed text; any of them ends plain speech."""
+"""Version 2: end of speech, an unused one, and the fill of streamed text; any of them ends plain speech."""
 CONTROL_IDS = 2
+END_IDS_3 = 200
+"""Version 3: sos, end of speech, task, fill, and unused ones; any of them ends plain speech. No control ids follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,26 +23,31 @@ class SpeechLmLayout:
 
     speech_codes: int
     text_ids: int
+    version: int = 2
 
     @property
     def head_width(self) -> int:
-        return self.speech_codes + END_IDS
+        return self.speech_codes + (END_IDS if self.version == 2 else END_IDS_3)
 
     @property
     def end_ids(self) -> tuple[int, ...]:
         return tuple(range(self.speech_codes, self.head_width))
 
     @property
+    def fill_id(self) -> int:
+        return self.speech_codes + (2 if self.version == 2 else 3)
+
+    @property
     def sos_id(self) -> int:
-        return self.head_width
+        return self.head_width if self.version == 2 else self.speech_codes
 
     @property
     def task_id(self) -> int:
-        return self.head_width + 1
+        return self.head_width + 1 if self.version == 2 else self.speech_codes + 2
 
     @property
     def first_text_id(self) -> int:
-        return self.head_width + CONTROL_IDS
+        return self.head_width + (CONTROL_IDS if self.version == 2 else 0)
 
     @property
     def vocabulary(self) -> int:
@@ -60,6 +67,12 @@ class SpeechLmLayout:
             self.task_id,
             *(self._speech(i) for i in speech_tokens),
         ]
+
+    def turn_ids(self, parts: Iterable[tuple[str, Sequence[int]]], whole: bool) -> list[int]:
+        """[sos] parts in their order, [task] if the text is whole; see protocols.LmTurn. Raises as `prompt_ids`."""
+        read = {"text": self._text, "speech": self._speech}
+        ids = [self.sos_id, *(read[kind](i) for kind, part in parts for i in part)]
+        return [*ids, self.task_id] if whole else ids
 
     def _text(self, i: int) -> int:
         if not 0 <= i < self.text_ids:

@@ -36,13 +36,17 @@ class BatchChange(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RasParams:
-    """One request's sampling. tau: share of the window that a token must fill to be drawn again."""
+    """One request's sampling. tau: share of the window that a token must fill to be drawn again.
+
+    drawn: tokens that count as spoken just before the request's own.
+    """
 
     temperature: float = 1.0
     top_p: float = 0.8
     top_k: int = 25
     window: int = 10
     tau: float = 0.1
+    drawn: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         for name, value, low, high in (
@@ -57,6 +61,8 @@ class RasParams:
         for name in ("top_k", "window"):
             if int(getattr(self, name)) != getattr(self, name):
                 raise ValueError(f"ras {name} must be a whole number, not {getattr(self, name)!r}")
+        if len(self.drawn) > MAX_WINDOW or not all(isinstance(token, int) for token in self.drawn):
+            raise ValueError(f"ras drawn must be at most {MAX_WINDOW} whole numbers")
 
     @property
     def repeats_needed(self) -> int:
@@ -64,7 +70,8 @@ class RasParams:
 
     def extra_args(self) -> dict[str, Any]:
         """What SamplingParams.extra_args carries to the engine."""
-        return {EXTRA_ARGS_KEY: {name: getattr(self, name) for name in self.__slots__}}
+        named = {name: getattr(self, name) for name in self.__slots__}
+        return {EXTRA_ARGS_KEY: named | {"drawn": list(self.drawn)}}  # a list, as it is after vLLM's own coding
 
     @classmethod
     def of(cls, sampling: HasExtraArgs) -> RasParams | None:
@@ -74,7 +81,7 @@ class RasParams:
             return None
         if not isinstance(given, Mapping) or not set(given) <= set(cls.__slots__):
             raise ValueError(f"ras takes {', '.join(cls.__slots__)}, not {given!r}")
-        return cls(**given)
+        return cls(**{**given, "drawn": tuple(given.get("drawn", ()))})
 
 
 @dataclass(slots=True)
@@ -158,19 +165,22 @@ class RasBatch:
     def _window_tensor(self) -> torch.Tensor:
         """int64 [B, W] of the last spoken tokens of each row, brought up to date."""
         spoken = [row.spoken if row else () for row in self._order]
+        before = [row.params.drawn if row and row.params else () for row in self._order]
         lengths = np.fromiter(map(len, spoken), np.int64, len(spoken))
+        lengths += np.fromiter(map(len, before), np.int64, len(before))
         grown = lengths - self._known
-        one_more = np.flatnonzero((grown == 1) & (self._windows > 0))
+        known = self._known > 0
+        one_more = np.flatnonzero((grown == 1) & known & (self._windows > 0))
         if one_more.size:
             last = np.array([tokens[-1] if tokens else NO_TOKEN for tokens in spoken], np.int64)
             self._ring[one_more, self._known[one_more] % self._windows[one_more]] = last[one_more]
-        for row in np.flatnonzero((grown != 0) & (grown != 1)):  # new in the batch, or resumed
-            self._refill(int(row), spoken[row])
+        for row in np.flatnonzero((grown != 0) & ~((grown == 1) & known)):  # new in the batch, or resumed
+            self._refill(int(row), [*before[row], *spoken[row]])
         self._known = lengths
         count, width = len(spoken), max(1, int(self._windows.max()))
         return self._ring_host[:count, :width].to(self._device, non_blocking=True)
 
-    def _refill(self, row: int, spoken: list[int] | tuple[()]) -> None:
+    def _refill(self, row: int, spoken: list[int]) -> None:
         window = int(self._windows[row])
         self._ring[row] = NO_TOKEN
         for place in range(max(0, len(spoken) - window), len(spoken)):
