@@ -13,8 +13,8 @@ from studio.errors import ClientError, ClipTooLarge, RequestTooLarge
 
 BODY_MAX_MB = 1.0
 CLIP_PATHS = ("/v1/audio/voices", "/gradio_api/upload")
-MATERIAL_PATHS = re.compile(r"/v1/listening/(tests/\w+/material|import)")
-MATERIAL_MAX_MB = 200.0
+ARCHIVE_PATHS = re.compile(r"/v1/(audio/voice-bundles|listening/(tests/\w+/material|import))")
+ARCHIVE_MAX_MB = 200.0
 """Many clips at once, or an archive of them."""
 
 
@@ -46,11 +46,14 @@ class _Exchange:
         self.refused = False
         self._scope, self._receive, self._send = scope, receive, send
         path = path_of(scope)
-        is_material = MATERIAL_PATHS.fullmatch(path) is not None
-        self._max_clip_mb = MATERIAL_MAX_MB if is_material else max_clip_mb
-        self._is_clip = is_material or path in CLIP_PATHS
-        # Fields and boundaries come on top of a clip.
-        self._limit_bytes = int(1e6 * (BODY_MAX_MB + (max_clip_mb if self._is_clip else 0.0)))
+        if ARCHIVE_PATHS.fullmatch(path):
+            self._file, self._file_mb = "bundle" if "bundles" in path else "file", ARCHIVE_MAX_MB
+        elif path in CLIP_PATHS:
+            self._file, self._file_mb = "audio_sample", max_clip_mb
+        else:
+            self._file, self._file_mb = "", 0.0
+        # Fields and boundaries come on top of a file.
+        self._limit_bytes = int(1e6 * (BODY_MAX_MB + self._file_mb))
         self._received_bytes = 0
         self._replying = False
 
@@ -84,7 +87,7 @@ class _Exchange:
         )
 
     def _error(self, size_bytes: int) -> ClientError:
-        if self._is_clip:
-            size_mb, limit_mb = size_bytes / 1e6, self._max_clip_mb
-            return ClipTooLarge("clip.too_large", param="audio_sample", megabytes=size_mb, limit=limit_mb)
+        if self._file:
+            size_mb = size_bytes / 1e6
+            return ClipTooLarge("clip.too_large", param=self._file, megabytes=size_mb, limit=self._file_mb)
         return RequestTooLarge("request.too_large", limit=BODY_MAX_MB)

@@ -18,6 +18,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from studio import __version__
 from studio.api import errors
+from studio.api.bundles import bundles_router
 from studio.api.designs import designs_router
 from studio.api.gate import Gate
 from studio.api.guard import Guard
@@ -93,6 +94,7 @@ def build_web(
     app.include_router(takes_router(takes, engine, store, prompts, guard.client_of))
     app.include_router(voices_router(store, prompts, settings))
     app.include_router(designs_router(store, prompts))
+    app.include_router(bundles_router(store, prompts))
     app.include_router(service_router(engine, model.name))
     listening = app.state.listening = install_listening(app, engine, store, prompts, takes, settings, model, guard, now)
 

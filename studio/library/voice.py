@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from studio.audio.retime import MAX_PITCH
-from studio.errors import ClientError, InvalidRequest
+from studio.errors import InvalidRequest
 from studio.text.normalize import clean, only_marks
 
 NAME_MAX_CHARS = 64
@@ -181,7 +181,7 @@ def check_fields(given: Mapping[str, Any]) -> dict[str, Any]:
         if name in MAX_CHARS:
             found[name] = check_text(name, value)
         elif name in ("name", "transcript") and not isinstance(value, str):
-            raise ClientError("request.field_missing", param=name, field=name)
+            raise InvalidRequest("request.field_missing", param=name, field=name)
         else:
             found[name] = checks[name](value)
     return found

@@ -1,0 +1,69 @@
+"""/v1/audio/voice-bundles: voices as one zip file, out of the library and into it."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Iterator
+from typing import IO, Annotated
+
+from fastapi import APIRouter, File, Form, Query, Request, UploadFile
+from fastapi.responses import StreamingResponse
+
+from studio.api.limits import ARCHIVE_MAX_MB
+from studio.api.voices import check_consent, text_fields, wire
+from studio.errors import InvalidRequest
+from studio.library.bundle import take_bundle, write_bundle
+from studio.library.prompts import VoicePrompts
+from studio.library.store import VoiceStore
+from studio.library.voice import Voice
+
+BLOCK_BYTES = 1 << 18
+
+
+def bundles_router(store: VoiceStore, prompts: VoicePrompts) -> APIRouter:
+    router = APIRouter()
+
+    @router.get("/v1/audio/voice-bundles")
+    async def export_voices(voice: Annotated[list[str] | None, Query()] = None) -> StreamingResponse:
+        """A zip file of the voices named, by name or id; of none named, of all but the starters."""
+        voices = (
+            [store.find(name) for name in voice] if voice else [v for v in store.all() if v.origin == "user"]
+        )
+        if not voices:
+            raise InvalidRequest("bundle.empty", param="voice")
+        file = await asyncio.to_thread(_written, voices, store, prompts)
+        headers = {"Content-Disposition": 'attachment; filename="voices.zip"', "Cache-Control": "no-store"}
+        return StreamingResponse(_blocks(file), media_type="application/zip", headers=headers)
+
+    @router.post("/v1/audio/voice-bundles")
+    async def import_voices(
+        request: Request,
+        bundle: Annotated[UploadFile | None, File()] = None,
+        consent: Annotated[str, Form()] = "",
+    ) -> dict[str, object]:
+        """Take in the voices of such a file, with their speakers' consent: all, or none if one will not do.
+
+        A name in use gets a number; a voice that is here already is passed over and named in `present`.
+        """
+        await text_fields(request)
+        if bundle is None:
+            raise InvalidRequest("bundle.missing_file", param="bundle")
+        agreed, limit_bytes = check_consent(consent)[:400], int(1e6 * ARCHIVE_MAX_MB)
+        taken = await asyncio.to_thread(take_bundle, bundle.file, limit_bytes, agreed, store, prompts)
+        return {"data": [wire(voice) for voice in taken.voices], "present": taken.present}
+
+    return router
+
+
+def _written(voices: list[Voice], store: VoiceStore, prompts: VoicePrompts) -> IO[bytes]:
+    file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by who streams it
+    write_bundle(file, voices, store, prompts)
+    file.seek(0)
+    return file
+
+
+def _blocks(file: IO[bytes]) -> Iterator[bytes]:
+    with file:
+        while block := file.read(BLOCK_BYTES):
+            yield block
