@@ -1,4 +1,5 @@
 // The player of the Studio tab: asks for PCM, plays it as it comes, draws it, and says how it went.
+import { ask } from "./page.js";
 import { RATE, openSink, audioContext } from "./sink.js";
 import { wavBlob } from "./wav.js";
 import { drawWave } from "./wave.js";
@@ -63,12 +64,7 @@ export class Player {
     this.setState("asking");
     try {
       Object.assign(body, await prepare(abort.signal));
-      const reply = await fetch(new URL("v1/audio/speech", this.base), {
-        method: "POST", signal: abort.signal, credentials: "same-origin",
-        headers: { "Content-Type": "application/json", "Accept-Language": document.documentElement.lang || "en" },
-        body: JSON.stringify({ ...body, response_format: "pcm" }),
-      });
-      if (!reply.ok) throw await errorOf(reply);
+      const reply = await ask("v1/audio/speech", { method: "POST", signal: abort.signal, body: { ...body, response_format: "pcm" } });
       this.seed = reply.headers.get("X-Seed");
       await this.listen(reply, asked, abort);
     } catch (error) {
@@ -161,16 +157,4 @@ export class Player {
       method: "POST", credentials: "same-origin", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), keepalive: true,
     }).catch(() => {});
   }
-}
-
-// An Error with the server's sentence in `told` and the field in `param`.
-export async function errorOf(reply) {
-  const error = new Error(`HTTP ${reply.status}`);
-  try {
-    const body = await reply.json();
-    error.told = body.error.message;
-    error.param = body.error.param;
-    error.code = body.error.code;
-  } catch { /* a proxy's page, not ours */ }
-  return error;
 }

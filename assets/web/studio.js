@@ -1,18 +1,11 @@
 // Joins the page's fields with the player: window.studio is what the buttons of the Studio tab call.
-import { Player, errorOf } from "./player.js";
+import { ask, base, loaded, say, sayIn } from "./page.js";
+import { Player } from "./player.js";
 import { watchEngine } from "./status.js";
-
-const base = new URL(`${window.gradio_config.root}/`, location.href);
-const language = () => ((document.documentElement.lang || navigator.language || "en").toLowerCase().startsWith("zh") ? "zh" : "en");
-let sentences = {};
-const loaded = fetch(new URL(`web/messages/${language()}.json`, base)).then((r) => r.json()).then((s) => { sentences = s; });
-const say = (key, values = {}) => (sentences[key] ?? key).replace(/{(\w+)[^}]*}/g, (_, name) => values[name] ?? "");
 
 let player = null;
 let lookAtEngine = null;
 let draft = { url: null, transcript: null, id: null };
-
-const sayIn = (root) => { for (const place of root.querySelectorAll("[data-say]")) place.textContent = say(place.dataset.say); };
 
 export async function mountPlayer(root) {
   await loaded;
@@ -50,10 +43,7 @@ async function draftOf(clip, transcript, signal) {
   const form = new FormData();
   form.append("audio_sample", await (await fetch(clip.url, { signal })).blob(), "clip");
   form.append("ref_text", transcript ?? "");
-  const reply = await fetch(new URL("v1/audio/voices", base), {
-    method: "POST", body: form, signal, credentials: "same-origin", headers: { "Accept-Language": document.documentElement.lang || "en" },
-  });
-  if (!reply.ok) throw await errorOf(reply);
+  const reply = await ask("v1/audio/voices", { method: "POST", body: form, signal });
   draft = { url: clip.url, transcript, id: (await reply.json()).id };
   return draft.id;
 }
