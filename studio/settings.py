@@ -74,6 +74,7 @@ class Settings(BaseModel):
     queue_size: int = knob(32, "Requests waiting before new ones are refused with 429.", group="limits", unit="requests", ge=0, le=10000)
     max_running: int = knob(8, "Requests voiced at once; further ones wait in line.", group="limits", unit="requests", ge=1, le=512)
     max_per_client: int = knob(8, "Requests running or waiting for one client.", group="limits", unit="requests", ge=1, le=1000)
+    script_lines_at_once: int = knob(4, "Lines of one script voiced at once; its client's other places stay free for listening.", group="limits", unit="lines", ge=1, le=256)
     max_text_chars: int = knob(4096, "Longest text of a request.", group="limits", unit="characters", applies="next request", ge=1, le=100000)
     max_clip_mb: float = knob(20.0, "Largest uploaded clip.", group="limits", unit="MB", applies="next request", ge=0.1, le=500)
     max_voices: int = knob(1000, "Voices that the library keeps.", group="limits", unit="voices", applies="next request", ge=1, le=100000)

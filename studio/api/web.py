@@ -23,7 +23,9 @@ from studio.api.designs import designs_router
 from studio.api.gate import Gate
 from studio.api.guard import Guard
 from studio.api.limits import BodyLimit
+from studio.api.line_request import LineRequests
 from studio.api.listening_room import install_listening
+from studio.api.scripts import scripts_router
 from studio.api.service import service_router
 from studio.api.speech import speech_router
 from studio.api.takes import takes_router
@@ -32,6 +34,8 @@ from studio.engine.engine import Engine
 from studio.library.prompts import VoicePrompts
 from studio.library.store import VoiceStore
 from studio.messages import LANGUAGES
+from studio.script.runner import ScriptRunner
+from studio.script.store import ScriptStore
 from studio.settings import Settings
 from studio.speech import ServedModel
 from studio.takes.recorder import TakeRecorder
@@ -75,23 +79,31 @@ def build_web(
         for voice in in_order(store, LANGUAGES[0])[:1]:
             prompts.expect(voice)  # the one that the page picks at first
         await engine.start()
+        runner.resume()
         try:
             yield
         finally:
             sweeping.cancel()
             await listening.close()
+            await runner.close()
             await engine.close()
             store.close()
             takes.close()
+            scripts.close()
 
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     app = FastAPI(title="CosyVoice Studio", version=__version__, lifespan=lifespan)
     origins = [o.strip() for o in settings.allowed_origins.split(",") if o.strip()]
     guard = Guard(settings.api_key, origins)
     takes = TakeStore(settings.folder("takes"), settings.takes_max_mb)
+    recorder = TakeRecorder(takes, model.name)
+    scripts = ScriptStore(settings.folder("scripts"))
+    request_of = LineRequests(engine, store, prompts, model)
+    runner = ScriptRunner(engine, scripts, takes, recorder, request_of, settings.script_lines_at_once)
     errors.install(app)
-    app.include_router(speech_router(engine, store, prompts, model, TakeRecorder(takes, model.name), guard.client_of))
+    app.include_router(speech_router(engine, store, prompts, model, recorder, guard.client_of))
     app.include_router(takes_router(takes, engine, store, prompts, guard.client_of))
+    app.include_router(scripts_router(scripts, takes, store, runner, guard.client_of))
     app.include_router(voices_router(store, prompts, settings))
     app.include_router(designs_router(store, prompts))
     app.include_router(bundles_router(store, prompts))

@@ -22,6 +22,11 @@ class Fault:
     key: str
     values: dict[str, object] = field(default_factory=dict)
 
+    @property
+    def in_writing(self) -> bool:
+        """Whether the row is written wrongly, so that only an edit can help."""
+        return self.key.partition(".")[2].startswith("row_")
+
 
 @dataclass(frozen=True, slots=True)
 class DraftLine:

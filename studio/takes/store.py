@@ -146,13 +146,15 @@ class TakeStore:
             values.append(before_s)
         return self._select(where, values, PAGE_TAKES)
 
-    def of_line(self, line: str) -> list[Take]:
-        """A script line's takes, the oldest first."""
-        return self._select("line = ?", [line], 1000)[::-1]
+    def of_lines(self, lines: Sequence[str]) -> list[Take]:
+        """The takes that are kept for script lines, the oldest first."""
+        which = "line <> '' AND line IN (SELECT value FROM json_each(?))"
+        return self._select(which, [json.dumps(list(lines))], 100_000)[::-1]
 
-    def let_go(self, line: str) -> None:
-        """The takes of a line are kept for it no longer; they stay in the history until room is needed."""
-        self._db.execute("UPDATE take SET line = '' WHERE line = ?", [line])
+    def let_go(self, lines: Sequence[str]) -> None:
+        """The takes of these lines are kept for them no longer; they stay in the history until room is needed."""
+        which = "line <> '' AND line IN (SELECT value FROM json_each(?))"
+        self._db.execute(f"UPDATE take SET line = '' WHERE {which}", [json.dumps(list(lines))])
 
     def star(self, client: str, take_id: str, starred: bool) -> Take:
         """A take with a star is not forgotten for want of room."""

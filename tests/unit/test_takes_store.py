@@ -81,8 +81,8 @@ def test_full_of_kept_takes_refuses_and_forgets_nothing(store: TakeStore, keep: 
         keep(str(number), line="l1")
     with pytest.raises(ClientError, match="star"):
         keep("more")
-    assert len(store.of_line("l1")) == 4 and len(list((tmp_path / "sound").iterdir())) == 4
-    store.let_go("l1")
+    assert len(store.of_lines(["l1"])) == 4 and len(list((tmp_path / "sound").iterdir())) == 4
+    store.let_go(["l1"])
     keep("more")
     assert ids(store.search("ada")) == ["more", "3", "2", "1"]
 
