@@ -9,6 +9,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection
 
 from studio.errors import InvalidRequest, StudioError
 from studio.messages import best_language, render
@@ -16,7 +17,7 @@ from studio.messages import best_language, render
 logger = logging.getLogger(__name__)
 
 
-def language_of(request: Request) -> str:
+def language_of(request: HTTPConnection) -> str:
     """The language of messages in a reply: the page's, or what the client accepts."""
     return best_language(request.headers.get("accept-language"))
 
@@ -33,10 +34,18 @@ def envelope(
     headers = {"Cache-Control": "no-store"}
     if retry_after_s is not None:
         headers["Retry-After"] = str(max(1, math.ceil(retry_after_s)))
+    return JSONResponse(_body(message, kind, code, param), status, headers)
+
+
+def _body(message: str, kind: str, code: str | None, param: str | None) -> dict[str, dict[str, str | None]]:
     error = {"message": message, "type": kind, "param": param, "code": code}
     # A client's own words may hold halves of surrogate pairs, which no reply can.
-    body = {"error": {k: v and v.encode("utf-8", "replace").decode() for k, v in error.items()}}
-    return JSONResponse(body, status, headers)
+    return {"error": {k: v and v.encode("utf-8", "replace").decode() for k, v in error.items()}}
+
+
+def error_body(error: StudioError, language: str) -> dict[str, dict[str, str | None]]:
+    """The body of an error's reply, for where a reply has begun already."""
+    return _body(error.message(language), error.kind, error.code, error.param)
 
 
 def reply(error: StudioError, language: str) -> JSONResponse:

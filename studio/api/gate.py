@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import html
 
-from fastapi import Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from starlette.requests import HTTPConnection
 
 from studio.api.asgi import Asgi, Message, Receive, Scope, Send, path_of
 from studio.api.errors import language_of, reply
@@ -36,11 +36,8 @@ class Gate:
         self._guard = guard
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "websocket":
-            await send({"type": "websocket.close"})  # nothing here speaks it
-            return
-        if scope["type"] == "http":
-            request = Request(scope)
+        if scope["type"] in ("http", "websocket"):
+            request = HTTPConnection(scope)
             if (refusal := self._refusal(request)) is not None:
                 await refusal(scope, receive, send)
                 return
@@ -48,9 +45,11 @@ class Gate:
                 send = _with_header(send, b"set-cookie", self._cookie(request).encode())
         await self._app(scope, receive, send)
 
-    def _refusal(self, request: Request) -> Response | None:
+    def _refusal(self, request: HTTPConnection) -> Response | None:
         """The reply to a request that goes no further: an error, or the way on after the key was given."""
-        if request.method not in SAFE_METHODS and self._guard.is_foreign(request):
+        # A browser lets any site open a socket, with our cookie.
+        changing = request.scope.get("method") not in SAFE_METHODS
+        if changing and self._guard.is_foreign(request):
             return reply(CrossSite("auth.cross_site"), language_of(request))
         path = path_of(request.scope)
         if not self._guard.asks_for_key or path in OPEN_PATHS or path.startswith(OPEN_FOLDERS):
@@ -63,13 +62,13 @@ class Gate:
             return _ask(request)
         return reply(Unauthorized("auth.missing"), language_of(request))
 
-    def _may_pass(self, request: Request, path: str) -> bool:
+    def _may_pass(self, request: HTTPConnection, path: str) -> bool:
         if self._guard.has_key(request):
             return True
         # A link on another site may lead to the page, but nothing else there may use the page's cookie.
         return self._guard.has_session(request) and (path == "/" or not self._guard.is_foreign(request))
 
-    def _enter(self, request: Request) -> Response:
+    def _enter(self, request: HTTPConnection) -> Response:
         """To the page with its cookie and without the key in the address."""
         return RedirectResponse(
             _page_of(request),
@@ -81,17 +80,17 @@ class Gate:
             },
         )
 
-    def _cookie(self, request: Request) -> str:
+    def _cookie(self, request: HTTPConnection) -> str:
         secure = "; Secure" if request.url.scheme == "https" else ""
         session = f"{SESSION_COOKIE}={self._guard.new_session()}; Max-Age={SESSION_LIFE_S}"
         return f"{session}; Path=/; HttpOnly; SameSite=Lax{secure}"
 
 
-def _page_of(request: Request) -> str:
+def _page_of(request: HTTPConnection) -> str:
     return str(request.scope.get("root_path", "")) + "/"
 
 
-def _ask(request: Request) -> Response:
+def _ask(request: HTTPConnection) -> Response:
     language = language_of(request)
     page = ASKING_PAGE.format(
         language=language,

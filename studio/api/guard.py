@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Collection
 from urllib.parse import urlsplit
 
-from fastapi import Request
+from starlette.requests import HTTPConnection
 
 SESSION_COOKIE = "studio_session"
 
@@ -31,16 +31,16 @@ class Guard:
             given.encode("utf-8", "replace"), self._api_key.encode()
         )
 
-    def has_key(self, request: Request) -> bool:
+    def has_key(self, request: HTTPConnection) -> bool:
         return self.is_key(request.headers.get("authorization", "").removeprefix("Bearer ").strip())
 
-    def has_session(self, request: Request) -> bool:
+    def has_session(self, request: HTTPConnection) -> bool:
         return valid_session(request.cookies.get(SESSION_COOKIE, ""), self._api_key)
 
     def new_session(self) -> str:
         return new_session(self._api_key)
 
-    def client_of(self, request: Request) -> str:
+    def client_of(self, request: HTTPConnection) -> str:
         """The name in the fair queue: session, else key, else address; hashed, so that logs hold no secrets."""
         if self.has_session(request):
             known = request.cookies[SESSION_COOKIE]
@@ -50,7 +50,7 @@ class Guard:
             known = request.client.host if request.client else "unknown"
         return hashlib.sha256(known.encode("utf-8", "replace")).hexdigest()[:12]
 
-    def is_foreign(self, request: Request) -> bool:
+    def is_foreign(self, request: HTTPConnection) -> bool:
         """Whether a form or script of another site sends this. Programs name no origin and pass."""
         origin = request.headers.get("origin")
         if "*" in self._allowed_origins or origin in self._allowed_origins:
@@ -83,6 +83,6 @@ def _mark(session: str, api_key: str) -> str:
     return hashlib.blake2b(session.encode("utf-8", "replace"), key=key, digest_size=12).hexdigest()
 
 
-def same_origin(request: Request) -> bool:
+def same_origin(request: HTTPConnection) -> bool:
     """False for a form or script of another site, as far as the browser tells."""
     return request.headers.get("sec-fetch-site") in (None, "same-origin", "none")

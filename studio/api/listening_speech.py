@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
-from studio.api.speech import SpeechBody, refuse_unmakeable, synthesis_of, with_defaults
+from studio.api.body import SpeechBody, refuse_unmakeable, synthesis_of, with_defaults
 from studio.engine.engine import Engine
 from studio.errors import CapacityError, InvalidRequest
 from studio.library.prompts import VoicePrompts

@@ -22,15 +22,18 @@ from studio.api.bundles import bundles_router
 from studio.api.designs import designs_router
 from studio.api.gate import Gate
 from studio.api.guard import Guard
+from studio.api.jobs import jobs_router
 from studio.api.limits import BodyLimit
 from studio.api.line_request import LineRequests
 from studio.api.listening_room import install_listening
 from studio.api.scripts import scripts_router
 from studio.api.service import service_router
+from studio.api.speaking import Speaking
 from studio.api.speech import speech_router
 from studio.api.takes import takes_router
 from studio.api.voices import sweep_drafts, voices_router
 from studio.engine.engine import Engine
+from studio.engine.jobs import Jobs
 from studio.library.prompts import VoicePrompts
 from studio.library.store import VoiceStore
 from studio.messages import LANGUAGES
@@ -86,6 +89,7 @@ def build_web(
             sweeping.cancel()
             await listening.close()
             await runner.close()
+            await jobs.close()
             await engine.close()
             store.close()
             takes.close()
@@ -98,10 +102,12 @@ def build_web(
     takes = TakeStore(settings.folder("takes"), settings.takes_max_mb)
     recorder = TakeRecorder(takes, model.name)
     scripts = ScriptStore(settings.folder("scripts"))
-    request_of = LineRequests(engine, store, prompts, model)
-    runner = ScriptRunner(engine, scripts, takes, recorder, request_of, settings.script_lines_at_once)
+    speaking = Speaking(engine, store, prompts, model, recorder)
+    runner = ScriptRunner(engine, scripts, takes, recorder, LineRequests(speaking), settings.script_lines_at_once)
     errors.install(app)
-    app.include_router(speech_router(engine, store, prompts, model, recorder, guard.client_of))
+    jobs = Jobs()
+    app.include_router(speech_router(speaking, guard.client_of))
+    app.include_router(jobs_router(speaking, jobs, guard.client_of))
     app.include_router(takes_router(takes, engine, store, prompts, guard.client_of))
     app.include_router(scripts_router(scripts, takes, store, runner, guard.client_of))
     app.include_router(voices_router(store, prompts, settings))

@@ -12,7 +12,7 @@ from typing import Literal
 
 from studio.engine.stream import SpeechStream
 from studio.errors import NotFound, RequestAborted, StudioError
-from studio.speech import SAMPLE_RATE_HZ, AudioChunk, Float32
+from studio.speech import SAMPLE_RATE_HZ, AudioChunk, Float32, SynthesisRequest
 
 GRACE_S = 20.0
 """How long a job goes on without a listener: longer than a page takes to load again."""
@@ -29,12 +29,10 @@ Sleep = Callable[[float], Awaitable[None]]
 class Job:
     """One request and the sound made of it so far. Owner: the engine's event loop."""
 
-    def __init__(self, stream: SpeechStream, client: str, text: str, seed: int, sleep: Sleep) -> None:
+    def __init__(self, stream: SpeechStream, request: SynthesisRequest, sleep: Sleep) -> None:
         self.id = stream.request_id
         self.stream = stream
-        self.client = client
-        self.text = text
-        self.seed = seed
+        self.request = request
         self.samples = 0
         self.state: State = "waiting"
         self.error: StudioError | None = None
@@ -118,9 +116,9 @@ class Jobs:
         self._sleep = sleep
         self._jobs: dict[str, Job] = {}  # in the order of their beginning
 
-    def begin(self, stream: SpeechStream, client: str, text: str, seed: int) -> Job:
+    def begin(self, stream: SpeechStream, request: SynthesisRequest) -> Job:
         """Keep a stream that was just submitted; from now on it is the job that closes it."""
-        job = Job(stream, client, text, seed, self._sleep)
+        job = Job(stream, request, self._sleep)
         self._jobs[job.id] = job
         for old in list(self._too_many()):
             del self._jobs[old.id]
@@ -129,13 +127,13 @@ class Jobs:
     def find(self, job_id: str, client: str) -> Job:
         """A client's own job. Raises NotFound, for those of others too."""
         job = self._jobs.get(job_id)
-        if job is None or job.client != client:
+        if job is None or job.request.client != client:
             raise NotFound("job.not_found", param="job", job=job_id[:40])
         return job
 
     def of(self, client: str) -> list[Job]:
         """A client's jobs, the newest first."""
-        return [job for job in reversed(self._jobs.values()) if job.client == client]
+        return [job for job in reversed(self._jobs.values()) if job.request.client == client]
 
     async def close(self) -> None:
         """Stop all of them."""

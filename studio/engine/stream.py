@@ -29,6 +29,8 @@ class SpeechStream:
         """Seconds of sound that a player should hold before it starts, by the rates measured lately."""
         self.spoken: list[list[int]] = []
         """Speech tokens so far, segment by segment; with the same request they make the same sound again."""
+        self.text_ids = 0
+        """Ids of the text that the speech LM reads."""
         self.choice = Choice("balanced", "quality.asked")
         """What is spent on it, and why."""
         self._on_read = on_read

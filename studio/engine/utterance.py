@@ -88,6 +88,7 @@ class Utterance:
         self._room = asyncio.Event()
         self.stream = SpeechStream(self.request_id, self._on_read, self._abort)
         self.stream.choice = choice
+        self.stream.text_ids = self.text_ids
         self._task = asyncio.create_task(self._run(), name=f"utterance {self.request_id}")
 
     @property
@@ -165,6 +166,7 @@ class Utterance:
         self._characters += len(segment.text)
         if not self._text_is_whole:
             self.text_ids += len(segment.token_ids)
+            self.stream.text_ids = self.text_ids
         return row
 
     def _spoken(self, row: Row, so_far: list[int], tokens: Sequence[int], final: bool) -> None:

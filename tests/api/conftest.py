@@ -27,7 +27,7 @@ from studio.library.prompts import VoicePrompts
 from studio.library.store import VoiceStore
 from studio.settings import load
 from studio.speech import Segment, ServedModel, SynthesisRequest
-from studio.text import normalize
+from studio.text import normalize, pauses
 
 
 class WordFrontend:
@@ -45,7 +45,8 @@ class WordFrontend:
 
     def segments(self, text: str) -> tuple[Segment, ...]:
         self.check(text)
-        return (Segment(text, tuple(range(len(text.split())))),)
+        parts = [part for part in pauses.parts(text) if part.text.strip()]
+        return tuple(Segment(p.text, tuple(range(len(p.text.split()))), p.pause_s) for p in parts)
 
     def prompt_ids(self, request: SynthesisRequest) -> tuple[int, ...]:
         texts = {"zero_shot": request.voice.prompt_text, "instruct": request.instructions}

@@ -7,16 +7,17 @@ import asyncio
 import numpy as np
 import pytest
 
-from studio.backends.fake import Finish, Raise, Say, WaitFor
+from studio.backends.fake import Finish, Raise, Say, WaitFor, voice_prompt
 from studio.engine import jobs as jobs_module
 from studio.engine.jobs import GRACE_S, Job, Jobs
 from studio.errors import NotFound, RequestAborted, SpeechLMError
-from studio.speech import Float32
+from studio.speech import Float32, SynthesisRequest
 from tests.engine.conftest import Stage
 
 
 async def begin(stage: Stage, jobs: Jobs, client: str = "ann") -> Job:
-    return jobs.begin(await stage.submit(client=client), client, "hello dear world", 7)
+    request = SynthesisRequest("hello dear world", voice_prompt("anna"), client=client)
+    return jobs.begin(await stage.engine.submit(request), request)
 
 
 async def read(job: Job) -> Float32:

@@ -1,0 +1,73 @@
+"""From the body of a request to sound under way: the one way in for HTTP, jobs, WebSocket and the page."""
+
+from __future__ import annotations
+
+from studio.api.body import SpeechBody, refuse_unmakeable, synthesis_of, voice_of, with_defaults
+from studio.engine.engine import Engine
+from studio.engine.stream import SpeechStream
+from studio.library.prompts import VoicePrompts
+from studio.library.store import VoiceStore
+from studio.library.voice import Voice
+from studio.messages import render
+from studio.speech import SAMPLE_RATE_HZ, ServedModel, SynthesisRequest
+from studio.takes.recorder import TakeRecorder
+
+
+class Speaking:
+    """What all ways in share. Owner: the event loop of the engine."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        store: VoiceStore,
+        prompts: VoicePrompts,
+        model: ServedModel,
+        takes: TakeRecorder,
+    ) -> None:
+        self.engine = engine
+        self.model = model
+        self._store = store
+        self._prompts = prompts
+        self._takes = takes
+
+    async def request_of(self, body: SpeechBody, client: str) -> tuple[SynthesisRequest, Voice]:
+        """What the engine is asked for, and the voice, with whose defaults it is. Raises as `begin`, but QueueFull."""
+        body, voice = self._judged(body)
+        return synthesis_of(body, await self._prompts.of(voice), client, self.model), voice
+
+    def _judged(self, body: SpeechBody) -> tuple[SpeechBody, Voice]:
+        """The body with its voice's defaults, once all that can be judged before any work is good."""
+        voice = voice_of(body, self._store)
+        body = with_defaults(body, voice)
+        refuse_unmakeable(body, self.model)
+        self.engine.check(body.input)
+        return body, voice
+
+    async def begin(self, body: SpeechBody, client: str) -> tuple[SpeechStream, SynthesisRequest]:
+        """Speech under way, which the caller must close, and what was asked of the engine.
+
+        Raises: InvalidRequest and VoiceNotFound for the body; EngineNotReady, EngineDraining, QueueFull; what encoding
+        a new voice raises. Nothing was started then.
+        """
+        self._judged(body)
+        self.engine.refuse_if_full(client)  # before a clip is encoded for it
+        request, voice = await self.request_of(body, client)
+        stream = await self.engine.submit(request)
+        self._takes.record(stream, request, voice)
+        return stream, request
+
+
+def stream_headers(stream: SpeechStream, request: SynthesisRequest) -> dict[str, str]:
+    """What a reply says of its stream: how to play it, how to get it again, and what was spent on it."""
+    choice = stream.choice
+    why = render(choice.reason, "en", seconds=choice.seconds, others=choice.others)
+    return {
+        "X-Request-Id": stream.request_id,
+        "X-Seed": str(request.sampling.seed),
+        "X-Sample-Rate": str(SAMPLE_RATE_HZ),
+        "X-Prebuffer-Ms": str(round(1000 * stream.prebuffer_s)),
+        "X-Quality": choice.quality,
+        "X-Quality-Reason": why,
+        "Cache-Control": "no-store",
+        "X-Accel-Buffering": "no",
+    }
