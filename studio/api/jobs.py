@@ -35,7 +35,7 @@ def wire(job: Job, engine: Engine, language: str) -> dict[str, object]:
     reason = render(choice.reason, language, seconds=choice.seconds, others=choice.others)
     return {
         "id": job.id,
-        "object": "speech.job",
+        "object": "job",
         "state": job.state,
         "text": job.request.text[:TITLE_CHARS],
         "seed": job.request.sampling.seed,
