@@ -68,7 +68,9 @@ class Arena:
             times.popleft()
         if len(times) >= PAIRS_PER_HOUR:
             wait_s = times[0] + 3600 - now
-            raise QueueFull("listening.arena_rate", limit=PAIRS_PER_HOUR, seconds=wait_s, retry_after_s=wait_s)
+            raise QueueFull(
+                "listening.arena_rate", limit=PAIRS_PER_HOUR, seconds=wait_s, retry_after_s=wait_s
+            )
         times.append(now)
         for other in [a for a, seen in self._lately.items() if not seen or seen[-1] < now - 3600]:
             del self._lately[other]

@@ -60,7 +60,9 @@ def _of_zip(name: str, content: bytes) -> Iterator[NamedFile]:
                 if entry.is_dir() or _is_ignored(entry.filename):
                     continue
                 with archive.open(entry) as packed:
-                    data = packed.read(MAX_FILE_BYTES + 1)  # what the archive's list says of sizes may be wrong
+                    data = packed.read(
+                        MAX_FILE_BYTES + 1
+                    )  # what the archive's list says of sizes may be wrong
                 if len(data) > MAX_FILE_BYTES:
                     raise InvalidRequest(
                         "listening.file_large", param="files", file=entry.filename, limit=MAX_FILE_BYTES / 1e6

@@ -42,7 +42,8 @@ def ready(design: Design, given: Mapping[Key, tuple[Float32, int]]) -> tuple[dic
         if (item, condition) not in alone:
             longest[item] = max(longest.get(item, 0), len(clip))
     padded = {
-        key: clip if key in alone else np.pad(clip, (0, longest[key[0]] - len(clip))) for key, clip in clips.items()
+        key: clip if key in alone else np.pad(clip, (0, longest[key[0]] - len(clip)))
+        for key, clip in clips.items()
     }
     return padded, rate_hz
 
@@ -65,14 +66,17 @@ def _made(design: Design, clips: Mapping[Key, Float32], rate_hz: int) -> dict[Ke
 def comparable(clips: Mapping[Key, tuple[Float32, int]]) -> tuple[dict[Key, Float32], int]:
     """All clips of a test, trimmed, at 24 kHz (48 kHz if any has more) and equally loud."""
     rate_hz = 24_000 if all(hz <= 24_000 for _, hz in clips.values()) else 48_000
-    spans = _common_spans({key: (clip, hz, _span("-".join(key), clip, hz)) for key, (clip, hz) in clips.items()})
+    spans = _common_spans(
+        {key: (clip, hz, _span("-".join(key), clip, hz)) for key, (clip, hz) in clips.items()}
+    )
     made = {}
     for key, (clip, hz) in clips.items():
         start_s, end_s = spans[key]
         made[key] = resample(clip[round(start_s * hz) : round(end_s * hz)], hz, rate_hz)
     gains_db = matching_gains_db([loudness_of(clip, rate_hz) for clip in made.values()], LOUDNESS_LUFS)
     louder = {
-        key: clip * np.float32(10 ** (db / 20)) for (key, clip), db in zip(made.items(), gains_db, strict=True)
+        key: clip * np.float32(10 ** (db / 20))
+        for (key, clip), db in zip(made.items(), gains_db, strict=True)
     }
     return louder, rate_hz
 
@@ -92,7 +96,9 @@ def _common_spans(found: Mapping[Key, tuple[Float32, int, Span]]) -> dict[Key, S
 def check_clip(name: str, clip: ReferenceClip) -> None:
     """Refuse what `comparable` could not use, as soon as it is uploaded. Raises InvalidRequest listening.*."""
     if clip.duration_s > CLIP_MAX_S:
-        raise InvalidRequest("listening.clip_long", param="files", file=name, seconds=clip.duration_s, limit=CLIP_MAX_S)
+        raise InvalidRequest(
+            "listening.clip_long", param="files", file=name, seconds=clip.duration_s, limit=CLIP_MAX_S
+        )
     _span(name, clip.samples, clip.sample_rate_hz)
 
 
@@ -131,5 +137,7 @@ def _span(name: str, samples: Float32, rate_hz: int) -> Span:
     end_s = min(len(samples) / rate_hz, (heard[-1] + 1) * frame / rate_hz + TRIM_KEEP_S)
     if end_s - start_s < CLIP_MIN_S:
         seconds = end_s - start_s
-        raise InvalidRequest("listening.clip_short", param="files", file=name, seconds=seconds, limit=CLIP_MIN_S)
+        raise InvalidRequest(
+            "listening.clip_short", param="files", file=name, seconds=seconds, limit=CLIP_MIN_S
+        )
     return start_s, end_s

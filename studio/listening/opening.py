@@ -33,5 +33,7 @@ def open_test(store: ListeningStore, test: Test, references: dict[str, tuple[Flo
     if not test.design.arena:
         clips, rate_hz = ready(test.design, sounds)
         for (item, condition), samples in clips.items():
-            store.put_clip(test.id, "ready", GivenClip(item, condition, samples, rate_hz, texts.get(item, "")))
+            store.put_clip(
+                test.id, "ready", GivenClip(item, condition, samples, rate_hz, texts.get(item, ""))
+            )
     store.set_state(test.id, "open")

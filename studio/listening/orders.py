@@ -138,9 +138,7 @@ def _traps(design: Design, items: Sequence[str], rng: Random) -> list[Trial]:
     traps = []
     for _ in range(design.traps):
         base = _one_of(design, rng.choice(items), rng.randrange(2**16), str(rng.random()))
-        traps.append(
-            Trial(Role.TRAP, base.item, base.slots, base.x, base.reference, _told(design.kind, rng))
-        )
+        traps.append(Trial(Role.TRAP, base.item, base.slots, base.x, base.reference, _told(design.kind, rng)))
     return traps
 
 

@@ -75,7 +75,9 @@ def _of_conditions(design: Design) -> Iterator[Problem]:
         for param, text in (("consent", design.consent), ("instructions", design.instructions)):
             if len(name) > 2 and re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text, re.IGNORECASE):
                 yield _error("listening.told", param, name=name)
-    if design.arena and (design.kind is not Kind.AB or any(c.source.kind != "speech" for c in design.conditions)):
+    if design.arena and (
+        design.kind is not Kind.AB or any(c.source.kind != "speech" for c in design.conditions)
+    ):
         yield _error("listening.arena_speech", "conditions")
     for condition in design.conditions:
         if condition.source.kind == "speech" and not condition.source.voice:
@@ -106,7 +108,9 @@ def _of_reference(design: Design) -> Iterator[Problem]:
 
 def _of_raters(design: Design) -> Iterator[Problem]:
     if design.raters < FEW_RATERS:
-        yield Problem("note", "listening.few_raters", "raters", {"raters": design.raters, "wanted": FEW_RATERS})
+        yield Problem(
+            "note", "listening.few_raters", "raters", {"raters": design.raters, "wanted": FEW_RATERS}
+        )
     block = 2 if design.shape == "pair" else len(design.rated)
     if block > 1 and design.raters % block:
         wanted = (design.raters // block + 1) * block
@@ -125,13 +129,19 @@ def of_material(design: Design, clips: Mapping[tuple[str, str], Clip]) -> Iterat
         lacking = [item for item in items if (item, condition.id) not in clips]
         if lacking:
             yield _error(
-                "listening.lacking", "files", name=condition.name, items=", ".join(lacking[:8]), count=len(lacking)
+                "listening.lacking",
+                "files",
+                name=condition.name,
+                items=", ".join(lacking[:8]),
+                count=len(lacking),
             )
     if design.training >= len(items):
         yield _error("listening.all_training", "training", training=design.training, items=len(items))
         return
     if design.kind is Kind.INTELLIGIBILITY:
-        silent = [item for item in items if not any(c.text.strip() for (i, _), c in clips.items() if i == item)]
+        silent = [
+            item for item in items if not any(c.text.strip() for (i, _), c in clips.items() if i == item)
+        ]
         if silent:
             yield _error("listening.no_text", "texts", items=", ".join(silent[:8]))
     yield from _of_lengths(design, clips, items)
@@ -157,7 +167,9 @@ def _of_session(design: Design, clips: Mapping[tuple[str, str], Clip], items: li
     longest = {item: max(c.seconds for (i, _), c in clips.items() if i == item) for item in items}
     seconds = sum(longest[trial.item] * len(trial.slots) + ANSWER_S for trial in trials)
     if seconds > LONG_SESSION_S:
-        yield Problem("note", "listening.long_session", "texts", {"trials": len(trials), "minutes": seconds / 60})
+        yield Problem(
+            "note", "listening.long_session", "texts", {"trials": len(trials), "minutes": seconds / 60}
+        )
     if design.kind is Kind.ABX and len(trials) < ABX_TRIALS:
         yield Problem("note", "listening.few_abx", "rounds", {"trials": len(trials), "wanted": ABX_TRIALS})
     if design.kind in SIDE_BY_SIDE and max(longest.values()) > 12:

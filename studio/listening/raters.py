@@ -81,7 +81,9 @@ class RaterStore:
         return _rater(row) if row else None
 
     def of_test(self, test: str) -> list[Rater]:
-        return [_rater(row) for row in self._db.rows("SELECT * FROM rater WHERE test = ? ORDER BY number", test)]
+        return [
+            _rater(row) for row in self._db.rows("SELECT * FROM rater WHERE test = ? ORDER BY number", test)
+        ]
 
     def append(self, rater: Rater, trial: Trial) -> None:
         """One more trial at the end of a plan; the arena's come one by one."""
@@ -106,7 +108,12 @@ class RaterStore:
         if row is None:
             return None
         return Progress(
-            row["position"], row["first_s"], row["served_s"], row["fetched"], json.loads(row["draft"]), row["ended"]
+            row["position"],
+            row["first_s"],
+            row["served_s"],
+            row["fetched"],
+            json.loads(row["draft"]),
+            row["ended"],
         )
 
     def serve(self, rater: str, position: int) -> None:
@@ -120,7 +127,10 @@ class RaterStore:
 
     def fetch(self, rater: str, position: int, clip: int) -> None:
         self._db.run(
-            "UPDATE progress SET fetched = fetched | ? WHERE rater = ? AND position = ?", 1 << clip, rater, position
+            "UPDATE progress SET fetched = fetched | ? WHERE rater = ? AND position = ?",
+            1 << clip,
+            rater,
+            position,
         )
 
     def keep_draft(self, rater: str, position: int, draft: dict[str, Any]) -> None:
@@ -167,7 +177,9 @@ class RaterStore:
 
     def asked_since(self, rater: str, since_s: float) -> int:
         """Trials that a rater was shown since a time; what the arena limits."""
-        row = self._db.row("SELECT count(*) AS n FROM progress WHERE rater = ? AND first_s >= ?", rater, since_s)
+        row = self._db.row(
+            "SELECT count(*) AS n FROM progress WHERE rater = ? AND first_s >= ?", rater, since_s
+        )
         return int(row["n"]) if row else 0
 
 

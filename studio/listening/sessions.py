@@ -41,7 +41,11 @@ class Sessions:
     """Serves raters; knows no HTTP. Owner: the event loop, but for `sound`, which may run in a thread."""
 
     def __init__(
-        self, store: ListeningStore, raters: RaterStore, addresses: Addresses, now: Callable[[], float] = time.time
+        self,
+        store: ListeningStore,
+        raters: RaterStore,
+        addresses: Addresses,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self._store, self._raters, self._addresses, self._now = store, raters, addresses, now
 
@@ -70,7 +74,9 @@ class Sessions:
         known = self._raters.known(invitation, "") if invitation.name else None
         if known:
             return Session(test, invitation, known), ""
-        make = (lambda _number: ()) if test.design.arena else (lambda number: plan(test.design, items, number))
+        make = (
+            (lambda _number: ()) if test.design.arena else (lambda number: plan(test.design, items, number))
+        )
         rater, key = self._raters.join(test, invitation, make)
         return Session(test, invitation, rater), key
 
@@ -135,7 +141,9 @@ class Sessions:
 
     def sound(self, session: Session, served: Served) -> bytes:
         """The bytes of a clip."""
-        return blind_wav(self._store.samples(session.test.id, served.clip), served.samples, served.clip.rate_hz)
+        return blind_wav(
+            self._store.samples(session.test.id, served.clip), served.samples, served.clip.rate_hz
+        )
 
     def keep_draft(self, session: Session, number: int, draft: Mapping[str, Any]) -> None:
         """What is set so far in a trial that has not been sent off."""
@@ -168,7 +176,9 @@ class Sessions:
         if progress.fetched != (1 << len(clips)) - 1 or self._now() - progress.first_s < needed_s:
             raise ListeningConflict("listening.not_heard")
         said = clips[0].text if test.design.kind is Kind.INTELLIGIBILITY else ""
-        self._raters.end(rater.id, position, answers(test.design, trial, reply, said, self._head(session, position)))
+        self._raters.end(
+            rater.id, position, answers(test.design, trial, reply, said, self._head(session, position))
+        )
 
     def _head(self, session: Session, position: int) -> Answer:
         """What a row says whatever the answer is."""

@@ -106,7 +106,9 @@ class ListeningStore:
 
     def of_owner(self, owner: str | None) -> list[Test]:
         """Newest first; None: everybody's."""
-        rows = self._db.rows("SELECT * FROM test WHERE ?1 IS NULL OR owner = ?1 ORDER BY created_s DESC, id", owner)
+        rows = self._db.rows(
+            "SELECT * FROM test WHERE ?1 IS NULL OR owner = ?1 ORDER BY created_s DESC, id", owner
+        )
         return [_test(row) for row in rows]
 
     def redesign(self, test: Test, design: Design) -> Test:
@@ -144,7 +146,9 @@ class ListeningStore:
         soundfile.write(folder / name, np.clip(clip.samples, -1, 1), clip.rate_hz, subtype=subtype)
         with self._db.transaction():
             where = (test, clip.item, clip.condition, stage)
-            old = self._db.row("SELECT file FROM clip WHERE (test, item, condition, stage) = (?, ?, ?, ?)", *where)
+            old = self._db.row(
+                "SELECT file FROM clip WHERE (test, item, condition, stage) = (?, ?, ?, ?)", *where
+            )
             self._db.run(
                 "INSERT OR REPLACE INTO clip VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 *where, name, len(clip.samples), clip.rate_hz, clip.text,
@@ -179,7 +183,8 @@ class ListeningStore:
 
     def invitations(self, test: str) -> list[Invitation]:
         rows = self._db.rows(
-            "SELECT token, test, name, expires_s FROM invitation WHERE test = ? ORDER BY created_s, token", test
+            "SELECT token, test, name, expires_s FROM invitation WHERE test = ? ORDER BY created_s, token",
+            test,
         )
         return [Invitation(*row) for row in rows]
 

@@ -66,9 +66,10 @@ def _style() -> dict[str, Any]:
 
     font_manager.fontManager.addfont(str(FONT))
     family = font_manager.FontProperties(fname=str(FONT)).get_name()
-    return {
-        "font.family": [family, "sans-serif"], "font.size": 10, "text.color": INK, "axes.labelcolor": INK,
-        "axes.edgecolor": MUTED, "xtick.color": INK, "ytick.color": INK, "axes.spines.top": False,
+    colours = {f"{part}.color": INK for part in ("text", "xtick", "ytick")}
+    return colours | {
+        "font.family": [family, "sans-serif"], "font.size": 10, "axes.labelcolor": INK,
+        "axes.edgecolor": MUTED,   "axes.spines.top": False,
         "axes.spines.right": False, "svg.fonttype": "path", "svg.hashsalt": "studio", "figure.facecolor": "white",
     }  # fmt: skip
 
