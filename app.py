@@ -9,12 +9,16 @@ from pathlib import Path
 import uvicorn
 from fastapi import FastAPI
 
+from studio.api.arrival import Arrival
 from studio.api.web import build_web
 from studio.checkpoint import check_files, fingerprint, read_checkpoint
 from studio.engine.engine import Engine, EngineLimits
 from studio.engine.lm_client import SpeechLMClient
 from studio.engine.token2wav_client import PromptEncoderClient, Token2WavClient
 from studio.engine.worker import Supervision, WorkerProcess
+from studio.errors import CheckpointError
+from studio.hub.download import Download
+from studio.hub.listing import Repository
 from studio.library.prompts import VoicePrompts
 from studio.library.starters import add_starters
 from studio.library.store import VoiceStore
@@ -81,14 +85,31 @@ def build(settings: Settings) -> FastAPI:
     return build_web(engine, store, prompts, settings, model)
 
 
+def application(settings: Settings) -> FastAPI | Arrival:
+    """The studio; where the checkpoint must be fetched first, what answers until then. Raises CheckpointError."""
+    repository = Repository.of(settings)
+    if repository is None:
+        return build(settings)
+    served = settings.served_model_name or repository.id.partition("/")[2]
+
+    def build_on(folder: Path) -> FastAPI:
+        return build(settings.model_copy(update={"model_dir": str(folder), "served_model_name": served}))
+
+    return Arrival(Download(repository, settings.folder("cache") / "hub"), build_on)
+
+
 def main(argv: list[str]) -> None:
     settings = exit_on_error(argv)
     ensure_registered(ROOT)  # vLLM finds our model through the installed package
     logging.basicConfig(
         level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
+    try:
+        app = application(settings)
+    except CheckpointError as error:
+        sys.exit(f"app.py: {error}")
     uvicorn.run(
-        build(settings),
+        app,
         host=settings.host,
         port=settings.port,
         root_path=settings.root_path,

@@ -24,6 +24,7 @@ StudioError
   EngineDead              503  the engine process ended; it is being started again
   RequestAborted          499  the listener left; counted, never shown
   CheckpointError         500  a weight file that does not fit, and the first key of it
+  HubError                502  the checkpoint cannot be fetched from its hub
   SettingsError           500  a setting with an unknown name or an impossible value; start-up stops
 """
 
@@ -176,6 +177,11 @@ class RequestAborted(StudioError):
 
 class CheckpointError(StudioError):
     code = "checkpoint"
+
+
+class HubError(StudioError):
+    http_status = 502
+    code = "hub"
 
 
 class SettingsError(StudioError):

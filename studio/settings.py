@@ -47,7 +47,10 @@ class Settings(BaseModel):
     allowed_origins: str = knob("", "Other sites' origins that may call /v1 from a browser, comma separated.", group="server")
     log_level: Literal["debug", "info", "warning", "error"] = knob("info", "Least severe line that is logged.", group="server")
 
-    model_dir: str = knob(str(ROOT / "assets" / "voice"), "Checkpoint folder in CosyVoice2's layout.", group="model")
+    model_dir: str = knob(str(ROOT / "assets" / "voice"), "Checkpoint folder in CosyVoice2's layout, or its name on a hub such as FunAudioLLM/CosyVoice2-0.5B.", group="model")
+    hub: Literal["huggingface", "modelscope"] = knob("huggingface", "Where a checkpoint named in model_dir is fetched from.", group="model")
+    hub_endpoint: str = knob("", "Address of the hub or a mirror; empty: HF_ENDPOINT for Hugging Face, else the hub's own.", group="model")
+    model_revision: str = knob("", "Branch, tag or commit to fetch; empty: what the main branch is at the first fetch, from then on.", group="model")
     served_model_name: str = knob("", "Name in /v1/models; empty: the checkpoint's own.", group="model")
     device: Literal["auto", "cpu", "cuda"] = knob("auto", "Where the models run; auto: CUDA if there is one.", group="model")
 
@@ -83,7 +86,7 @@ class Settings(BaseModel):
 
     data_dir: str = knob(str(ROOT / "data"), "Folder of the voice library: SQLite and clips.", group="library")
     takes_max_mb: float = knob(2000.0, "Disk for takes; the oldest go first, but none with a star or in a script. 0: none are kept.", group="library", unit="MB", ge=0, le=1_000_000)
-    cache_dir: str = knob("", "Folder for converted checkpoints; empty: data_dir/cache.", group="library")
+    cache_dir: str = knob("", "Folder for fetched and converted checkpoints; empty: data_dir/cache.", group="library")
 
     def sampling(self, defaults: Sampling) -> Sampling:
         """The checkpoint's sampling with what is set here in its place."""
@@ -123,6 +126,8 @@ def load(argv: Sequence[str], environ: Mapping[str, str] | None = None) -> Setti
     names = {k: v for k, v in environ.items() if k.startswith(PREFIX) and k != PREFIX + "CONFIG"}
     merged.update(_known(names, PREFIX, lambda n: n[len(PREFIX):].lower()))
     merged.update(_known(flags, "--", str))
+    if environ.get("HF_ENDPOINT") and merged.get("hub", "huggingface") == "huggingface":
+        merged.setdefault("hub_endpoint", environ["HF_ENDPOINT"])
     try:
         return Settings.model_validate(merged)
     except ValidationError as error:

@@ -1,6 +1,6 @@
 // The engine's state on the page: polls /health, quickly while it starts, rarely when it is ready, not at all when hidden.
-// Gives a function that looks at once.
-export function watchEngine(root, base, say) {
+// onState hears every answer. Gives a function that looks at once.
+export function watchEngine(root, base, say, onState = () => {}) {
   const text = root.querySelector("[data-part=text]");
   const bar = root.querySelector("[data-part=bar]");
   let timer = null;
@@ -12,6 +12,7 @@ export function watchEngine(root, base, say) {
         const reply = await fetch(new URL("health", base), { headers: { "Accept-Language": document.documentElement.lang || "en" } });
         const state = await reply.json();
         show(state);
+        onState(state);
         if (state.status !== "ok") pause = 500;
       } catch {
         root.dataset.state = "lost";

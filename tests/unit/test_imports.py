@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 
 NOUNS = {"speech", "messages", "protocols", "errors", "settings", "checkpoint", "database"}
-SERVED = NOUNS | {"engine", "library", "listening", "metrics", "audio", "text", "takes", "script"}
+SERVED = NOUNS | {"engine", "hub", "library", "listening", "metrics", "audio", "text", "takes", "script"}
 COMMAND = SERVED | {"models", "backends", "training"}
 # room or module of studio/ -> what it may import from studio/, besides itself
 MAY_IMPORT: dict[str, set[str]] = {
@@ -23,6 +23,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "checkpoint": {"errors", "speech"},
     "channel": {"errors"},
     "database": set(),
+    "hub": NOUNS,
     "text": NOUNS,
     "audio": NOUNS,
     "models": NOUNS - {"settings"},
@@ -43,7 +44,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "setup": set(),
     "readme": {"settings"},
 }
-WEB_ROOMS = {"engine", "api", "ui", "library", "takes", "script", "listening", "metrics", "audio", "text"} | NOUNS
+WEB_ROOMS = {"engine", "hub", "api", "ui", "library", "takes", "script", "listening", "metrics", "audio", "text"} | NOUNS
 HEAVY = {"torch", "torchaudio", "vllm", "transformers", "onnxruntime"}
 
 # file -> why it goes against the table

@@ -1,0 +1,12 @@
+// The page while the checkpoint is being fetched: how far that is; loads itself again when the studio has come.
+import { watchEngine } from "./status.js";
+
+const base = new URL("./", location.href);
+const language = navigator.language.toLowerCase().startsWith("zh") ? "zh" : "en";
+document.documentElement.lang = language;
+const sentences = await (await fetch(new URL(`web/messages/${language}.json`, base))).json();
+const say = (key, values = {}) => (sentences[key] ?? key).replace(/{(\w+)[^}]*}/g, (_, name) => values[name] ?? "");
+for (const place of document.querySelectorAll("[data-say]")) place.textContent = say(place.dataset.say);
+watchEngine(document.getElementById("arrival"), base, say, (state) => {
+  if (!state.workers.some((worker) => worker.name === "checkpoint")) location.reload();
+});
