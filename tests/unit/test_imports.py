@@ -44,7 +44,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "setup": set(),
     "readme": {"settings"},
 }
-WEB_ROOMS = {"engine", "hub", "api", "ui", "library", "takes", "script", "listening", "metrics", "audio", "text"} | NOUNS
+WEB_ROOMS = SERVED | {"api", "ui"}
 HEAVY = {"torch", "torchaudio", "vllm", "transformers", "onnxruntime"}
 
 # file -> why it goes against the table
