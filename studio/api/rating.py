@@ -19,7 +19,7 @@ from studio.listening.room import ListeningRoom
 from studio.listening.scoring import Reply
 from studio.listening.sessions import Session
 
-PAGE = Path(__file__).resolve().parents[2] / "assets" / "web" / "rate" / "rate.html"
+PAGE = Path(__file__).resolve().parents[2] / "assets" / "web" / "rate" / "raters.html"
 RATER_COOKIE = "studio_rater"
 COOKIE_LIFE_S = 180 * 24 * 3600
 DRAFT_MAX_ITEMS = 40

@@ -1,0 +1,287 @@
+"""Raters in real browsers, on a studio of fakes that a test may kill: every kind from link to the last answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+
+from studio.listening.answers import Answer, Kind, read_csv
+from tests.browser.conftest import DESKTOP, PHONE
+from tests.fake_studio import FakeStudio
+from tests.simulated_rater import Owner, tone
+
+PITCHES = {"low tone": 300.0, "high tone": 900.0}
+OpenRater = Callable[..., Page]
+
+
+@pytest.fixture(scope="module")
+def fakes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeStudio]:
+    studio = FakeStudio(tmp_path_factory.mktemp("fakes"))
+    studio.start()
+    yield studio
+    studio.stop()
+
+
+@pytest.fixture
+def owner(fakes: FakeStudio) -> Owner:
+    return Owner(fakes.url)
+
+
+@pytest.fixture
+def open_rater(chromium: Browser, fakes: FakeStudio) -> Iterator[OpenRater]:
+    """Opens a rater's page; an uncaught error in it fails the test."""
+    contexts: list[BrowserContext] = []
+    errors: list[str] = []
+
+    def open_one(token: str, locale: str = "en-US", viewport: dict[str, int] = DESKTOP, **how: object) -> Page:
+        context = chromium.new_context(locale=locale, viewport=viewport, **how)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.goto(f"{fakes.url}/listen/{token}")
+        expect(page.locator("body")).not_to_have_attribute("data-phase", "loading")
+        return page
+
+    yield open_one
+    for context in contexts:
+        context.close()
+    assert not errors
+
+
+def begin(page: Page) -> None:
+    if page.locator("#agree").count():
+        page.locator("#agree").check()
+    page.locator("[data-part=begin]").click()
+    expect(page.locator("body")).to_have_attribute("data-phase", "trial")
+
+
+def hear_all(page: Page) -> None:
+    """Play every sound until the page counts it as heard."""
+    for button in page.locator("button.sound").all():
+        expect(button).to_be_enabled()
+        button.click()
+        expect(button).to_have_attribute("data-heard", "true")
+
+
+def number_of(page: Page) -> str:
+    return page.locator("[data-part=progress]").inner_text()
+
+
+def go_on(page: Page) -> None:
+    before = number_of(page)
+    expect(page.locator("[data-part=next]")).to_be_enabled()
+    page.locator("[data-part=next]").click()
+    expect(page.locator("[data-part=progress]")).not_to_have_text(before)
+
+
+def answers_of(owner: Owner, test: str) -> list[Answer]:
+    return read_csv(owner.http.get(f"/v1/listening/tests/{test}/answers.csv").text)
+
+
+def set_mos(page: Page) -> None:
+    page.locator("[data-part=score4] input").check()
+
+
+def set_sliders(page: Page) -> None:
+    for n, slider in enumerate(page.locator("input[type=range]").all()):
+        slider.fill(str(30 + 10 * n))
+
+
+SETTERS: dict[Kind, Callable[[Page], None]] = {
+    Kind.MOS: set_mos,
+    Kind.CMOS: lambda page: page.locator("[data-part=score-2] input").check(),
+    Kind.AB: lambda page: page.locator("[data-part=score1] input").check(),
+    Kind.ABX: lambda page: page.locator("[data-part=score0] input").check(),
+    Kind.MUSHRA: set_sliders,
+    Kind.MUSHRA_NMR: set_sliders,
+    Kind.SIMILARITY: lambda page: page.locator("[data-part=score3] input").check(),
+    Kind.INTELLIGIBILITY: lambda page: page.locator("[data-part=typed]").fill("good morning"),
+}
+DESIGNS = {
+    Kind.MUSHRA: {"reference": "high tone"},
+    Kind.SIMILARITY: {"reference": "high tone"},
+    Kind.INTELLIGIBILITY: {"texts": ["good morning"]},
+}
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_rater_hears_and_answers_each_kind(owner: Owner, open_rater: OpenRater, kind: Kind) -> None:
+    test, token = owner.opened(PITCHES, items=1, kind=kind.value, **DESIGNS.get(kind, {}))
+    page = open_rater(token)
+    begin(page)
+    while page.locator("body").get_attribute("data-phase") == "trial":
+        expect(page.locator("[data-part=next]")).to_be_disabled()
+        hear_all(page)
+        SETTERS[kind](page)
+        go_on(page)
+    expect(page.locator("body")).to_have_attribute("data-phase", "finished")
+    assert {a.rater for a in answers_of(owner, test)} and owner.show(test)["counts"]["finished"] == 1
+
+
+def test_kill_9_in_the_middle_of_an_answer_loses_nothing(
+    owner: Owner, open_rater: OpenRater, fakes: FakeStudio
+) -> None:
+    """The server dies while sliders are half set; the page says so, and goes on where it was."""
+    test, token = owner.opened(PITCHES, items=2, kind="mushra_nmr")
+    page = open_rater(token)
+    begin(page)
+    hear_all(page)
+    set_sliders(page)
+    go_on(page)
+    hear_all(page)
+    with page.expect_response(lambda reply: reply.url.endswith("/draft") and "37" in (reply.request.post_data or "")):
+        page.locator("#slider-0").fill("37")
+    fakes.kill()
+    page.locator("#slider-1").fill("64")
+    expect(page.locator("[data-part=connection]")).to_be_visible()
+    page.locator("[data-part=next]").click()  # the answer waits in the page
+    fakes.start()
+    expect(page.locator("body")).to_have_attribute("data-phase", "finished")
+    expect(page.locator("[data-part=connection]")).to_be_hidden()
+    found = answers_of(owner, test)
+    assert len(found) == 4 and sorted(a.score for a in found[2:]) == [37, 64]
+
+
+def test_reload_after_kill_9_finds_the_half_set_answer(
+    owner: Owner, open_rater: OpenRater, fakes: FakeStudio
+) -> None:
+    test, token = owner.opened(PITCHES, items=2, kind="mushra_nmr")
+    page = open_rater(token)
+    begin(page)
+    hear_all(page)
+    with page.expect_response(lambda reply: reply.url.endswith("/draft") and "41" in (reply.request.post_data or "")):
+        page.locator("#slider-1").fill("41")
+    fakes.kill()
+    fakes.start()
+    page.reload()
+    expect(page.locator("#slider-1")).to_have_value("41")
+    expect(page.locator("#slider-1")).to_have_attribute("data-set", "true")
+    expect(page.locator("#slider-0")).to_have_attribute("data-set", "false")
+    for button in page.locator("button.sound").all():
+        expect(button).to_have_attribute("data-heard", "true")
+    page.locator("#slider-0").fill("12")
+    go_on(page)
+    assert sorted(a.score for a in answers_of(owner, test)) == [12, 41]
+
+
+def test_a_whole_test_is_done_with_the_keyboard_alone(owner: Owner, open_rater: OpenRater) -> None:
+    test, token = owner.opened(PITCHES, items=1, kind="abx")
+    page = open_rater(token)
+    page.locator("[data-part=begin]").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("[data-part=play-0]")).to_be_enabled()
+    for key, place in (("a", 0), ("b", 1), ("x", 2)):
+        page.keyboard.press(key)
+        button = page.locator(f"[data-part=play-{place}]")
+        expect(button).to_have_attribute("aria-pressed", "true")
+        expect(button).to_have_attribute("data-heard", "true")
+    page.keyboard.press("2")
+    expect(page.locator("[data-part=score1] input")).to_be_checked()
+    expect(page.locator("[data-part=next]")).to_be_enabled()
+    page.keyboard.press("Enter")
+    expect(page.locator("body")).to_have_attribute("data-phase", "finished")
+    assert len(answers_of(owner, test)) == 1
+
+
+def test_the_page_speaks_chinese_and_changes_language_without_losing_what_was_set(
+    owner: Owner, open_rater: OpenRater
+) -> None:
+    _, token = owner.opened(PITCHES, items=1, kind="mushra_nmr")
+    page = open_rater(token, locale="zh-CN", viewport=PHONE)
+    expect(page.locator("[data-part=begin]")).to_have_text("开始")
+    begin(page)
+    with page.expect_response(re.compile("/draft$")):
+        page.locator("#slider-0").fill("55")
+    page.locator("[data-language=en]").click()
+    expect(page.locator("h1")).to_have_text("How good is each?")
+    expect(page.locator("#slider-0")).to_have_value("55")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_headphone_check_leads_into_the_test(owner: Owner, open_rater: OpenRater) -> None:
+    test, token = owner.opened(PITCHES, items=1, kind="ab", headphones="ask")
+    page = open_rater(token)
+    short = {"body": tone(200, 0.1), "content_type": "audio/wav"}  # the true ones take four seconds a round
+    page.route(re.compile(r"/headphones/\d$"), lambda route: route.fulfill(**short))
+    page.locator("[data-part=begin]").click()
+    for number in range(1, 7):
+        expect(page.locator("h2")).to_contain_text(str(number))
+        page.locator("[data-part=tones]").click()
+        page.locator("[data-part=tone-1]").click()
+    expect(page.locator("body")).to_have_attribute("data-phase", "trial")
+    assert owner.show(test)["counts"]["joined"] == 1
+
+
+def test_time_runs_out_and_the_next_trial_comes(owner: Owner, open_rater: OpenRater) -> None:
+    test, token = owner.opened(PITCHES, items=1, kind="mos", timeout_s=2)
+    page = open_rater(token)
+    begin(page)
+    expect(page.locator("[data-part=clock]")).to_contain_text("s left")
+    expect(page.locator("body")).to_have_attribute("data-phase", "finished")
+    assert owner.show(test)["counts"]["timeouts"] == 2
+
+
+SWITCHING = """async (base) => {
+  const { Switcher, FADE_S } = await import(new URL('web/rate/switcher.js', base));
+  const rate = 24000, length = rate;
+  const context = new OfflineAudioContext(1, length, rate);
+  const tone = (hertz) => {
+    const buffer = context.createBuffer(1, length, rate);
+    const samples = buffer.getChannelData(0);
+    for (let n = 0; n < length; n += 1) samples[n] = 0.5 * Math.sin(2 * Math.PI * hertz * n / rate);
+    return buffer;
+  };
+  const buffers = [tone(300), tone(300), tone(700)];
+  const player = new Switcher(context, buffers);
+  player.play(0, 0);
+  player.switchTo(1, 0.25);  // the same sound: nothing may be heard of it
+  player.switchTo(2, 0.5);
+  const heard = (await context.startRendering()).getChannelData(0);
+  const fade = Math.ceil(FADE_S * rate);
+  const [first, , last] = buffers.map((buffer) => buffer.getChannelData(0));
+  let same = 0, after = 0, step = 0;
+  for (let n = 0; n < 0.5 * rate; n += 1) same = Math.max(same, Math.abs(heard[n] - first[n]));
+  for (let n = 0.5 * rate + fade; n < length; n += 1) after = Math.max(after, Math.abs(heard[n] - last[n]));
+  for (let n = 1; n < length; n += 1) step = Math.max(step, Math.abs(heard[n] - heard[n - 1]));
+  return { same, after, step };
+}"""
+
+
+def test_switching_while_playing_is_sample_locked_and_without_a_click(open_rater: OpenRater, owner: Owner) -> None:
+    _, token = owner.opened(PITCHES, items=1, kind="ab")
+    page = open_rater(token)
+    found = page.evaluate(SWITCHING, page.url.split("listen/")[0])
+    assert found["same"] < 1e-4  # two copies of one sound cross over without a trace
+    assert found["after"] < 1e-4  # and the new sound goes on at the very sample where the old one was
+    # The steepest step of a 700 Hz tone of this level is 0.092; a click would be up to 1.
+    assert found["step"] < 0.1
+
+
+def test_no_address_is_asked_for_twice_and_all_sounds_are_there_before_the_first_is_played(
+    owner: Owner, open_rater: OpenRater
+) -> None:
+    _, token = owner.opened(PITCHES, items=1, kind="abx")
+    page = open_rater(token)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url) if "/clip/" in request.url else None)
+    begin(page)
+    expect(page.locator("[data-part=play-0]")).to_be_enabled()
+    assert len(asked) == len(set(asked)) == 3
+    hear_all(page)
+    assert len(asked) == 3
+
+
+def test_raters_pages_have_no_faults_of_access(owner: Owner, open_rater: OpenRater) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    for kind in ("mos", "mushra_nmr", "intelligibility"):
+        _, token = owner.opened(PITCHES, items=1, kind=kind, **DESIGNS.get(Kind(kind), {}))
+        for scheme in ("light", "dark"):
+            page = open_rater(token, color_scheme=scheme)
+            begin(page)
+            expect(page.locator("[data-part=play-0]")).to_be_enabled()
+            found = Axe().run(page)
+            assert found.violations_count == 0, found.generate_report()
