@@ -119,6 +119,8 @@ class SynthesisRequest:
     """How much faster than the voice speaks, at its own pitch; pauses that the text asks for stay as long."""
     pitch: float = 0.0
     """Semitones by which the sound is moved, at its own pace."""
+    read_as: str = ""
+    """What is read in place of the text, where words of it are respelled."""
     quality: Quality | None = "balanced"
     """None: by load and length of the text."""
     interleaved: bool = False

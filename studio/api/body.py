@@ -101,7 +101,9 @@ def refuse_unmakeable(body: SpeechBody, model: ServedModel) -> None:
     sampling_of(body, model.sampling)
 
 
-def synthesis_of(body: SpeechBody, prompt: VoicePrompt, client: str, model: ServedModel) -> SynthesisRequest:
+def synthesis_of(
+    body: SpeechBody, prompt: VoicePrompt, client: str, model: ServedModel, read_as: str = ""
+) -> SynthesisRequest:
     """What the engine is asked for; `body` has its voice's defaults. Raises InvalidRequest if the voice cannot."""
     mode = mode_of(model, prompt, body.mode, body.instructions)
     sampling = sampling_of(body, model.sampling)
@@ -114,5 +116,6 @@ def synthesis_of(body: SpeechBody, prompt: VoicePrompt, client: str, model: Serv
         instructions=body.instructions or "",
         speed=body.speed,
         pitch=body.pitch,
+        read_as=read_as,
         quality=None if body.quality == "auto" else body.quality,
     )

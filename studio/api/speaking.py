@@ -6,6 +6,7 @@ from studio.api.body import SpeechBody, refuse_unmakeable, synthesis_of, voice_o
 from studio.engine.engine import Engine
 from studio.engine.stream import SpeechStream
 from studio.library.prompts import VoicePrompts
+from studio.library.pronunciations import Pronunciations
 from studio.library.store import VoiceStore
 from studio.library.voice import Voice
 from studio.messages import render
@@ -23,24 +24,32 @@ class Speaking:
         prompts: VoicePrompts,
         model: ServedModel,
         takes: TakeRecorder,
+        pronunciations: Pronunciations,
     ) -> None:
         self.engine = engine
         self.model = model
         self._store = store
         self._prompts = prompts
         self._takes = takes
+        self._pronunciations = pronunciations
 
     async def request_of(self, body: SpeechBody, client: str) -> tuple[SynthesisRequest, Voice]:
         """What the engine is asked for, and the voice, with whose defaults it is. Raises as `begin`, but QueueFull."""
         body, voice = self._judged(body)
-        return synthesis_of(body, await self._prompts.of(voice), client, self.model), voice
+        prompt = await self._prompts.of(voice)
+        read_as = self.respelled(body.input, voice.id)
+        return synthesis_of(body, prompt, client, self.model, read_as if read_as != body.input else ""), voice
+
+    def respelled(self, text: str, voice: str) -> str:
+        """The text as a voice, by id, is to read it."""
+        return self._pronunciations.respell(text, voice)
 
     def _judged(self, body: SpeechBody) -> tuple[SpeechBody, Voice]:
         """The body with its voice's defaults, once all that can be judged before any work is good."""
         voice = voice_of(body, self._store)
         body = with_defaults(body, voice)
         refuse_unmakeable(body, self.model)
-        self.engine.check(body.input)
+        self.engine.check(self.respelled(body.input, voice.id))
         return body, voice
 
     async def begin(self, body: SpeechBody, client: str) -> tuple[SpeechStream, SynthesisRequest]:

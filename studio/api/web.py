@@ -26,15 +26,18 @@ from studio.api.jobs import jobs_router
 from studio.api.limits import BodyLimit
 from studio.api.line_request import LineRequests
 from studio.api.listening_room import install_listening
+from studio.api.pronunciations import pronunciations_router
 from studio.api.scripts import scripts_router
 from studio.api.service import service_router
 from studio.api.speaking import Speaking
 from studio.api.speech import speech_router
 from studio.api.takes import takes_router
+from studio.api.text_preview import preview_router
 from studio.api.voices import sweep_drafts, voices_router
 from studio.engine.engine import Engine
 from studio.engine.jobs import Jobs
 from studio.library.prompts import VoicePrompts
+from studio.library.pronunciations import Pronunciations
 from studio.library.store import VoiceStore
 from studio.messages import LANGUAGES
 from studio.script.runner import ScriptRunner
@@ -92,6 +95,7 @@ def build_web(
             await jobs.close()
             await engine.close()
             store.close()
+            pronunciations.close()
             takes.close()
             scripts.close()
 
@@ -102,12 +106,15 @@ def build_web(
     takes = TakeStore(settings.folder("takes"), settings.takes_max_mb)
     recorder = TakeRecorder(takes, model.name)
     scripts = ScriptStore(settings.folder("scripts"))
-    speaking = Speaking(engine, store, prompts, model, recorder)
+    pronunciations = Pronunciations(settings.folder("library"))
+    speaking = Speaking(engine, store, prompts, model, recorder, pronunciations)
     runner = ScriptRunner(engine, scripts, takes, recorder, LineRequests(speaking), settings.script_lines_at_once)
     errors.install(app)
     jobs = Jobs()
     app.include_router(speech_router(speaking, guard.client_of))
     app.include_router(jobs_router(speaking, jobs, guard.client_of))
+    app.include_router(preview_router(speaking))
+    app.include_router(pronunciations_router(pronunciations, store))
     app.include_router(takes_router(takes, engine, store, prompts, guard.client_of))
     app.include_router(scripts_router(scripts, takes, store, runner, guard.client_of))
     app.include_router(voices_router(store, prompts, settings))

@@ -130,10 +130,11 @@ class Engine:
         Raises: InvalidRequest for the text, EngineNotReady, EngineDraining, QueueFull; nothing was started.
         """
         self._refuse_unless_ready()
-        self._text.check(request.text)
+        text = request.read_as or request.text
+        self._text.check(text)
         with self._entered(request.client, urgent=request.quality == "fast") as ticket:
             # Grammars take up to a second for a long text; the loop must go on voicing others meanwhile.
-            segments = await asyncio.to_thread(self._text.segments, request.text)
+            segments = await asyncio.to_thread(self._text.segments, text)
             if request.spoken and len(request.spoken) != len(segments):
                 raise InvalidRequest("take.other_segments", param="take")
             text_ids = sum(len(segment.token_ids) for segment in segments)
@@ -204,10 +205,11 @@ class Engine:
         self._text.check(text)
         self._refuse_unless_ready()
 
-    async def preview(self, text: str) -> Sequence[Segment]:
-        """The text as it would be spoken, normalised and cut; needs no model. Raises InvalidRequest text.*."""
+    async def preview(self, text: str, speed: float) -> tuple[Sequence[Segment], float]:
+        """The text as it would be spoken, and for how many seconds; needs no model. Raises InvalidRequest text.*."""
         self._text.check(text)
-        return await asyncio.to_thread(self._text.segments, text)
+        segments = await asyncio.to_thread(self._text.segments, text)
+        return segments, self._outlook.lasts_s(segments, speed)
 
     def refuse_if_full(self, client: str) -> None:
         """Refuse a client that submit would refuse now for want of a place. Raises QueueFull, EngineDraining."""

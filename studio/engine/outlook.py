@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from studio.engine.admission import Admission
 from studio.engine.quality import Choice, choose
 from studio.engine.rates import Rates
-from studio.engine.utterance import Utterance
-from studio.speech import TOKEN_RATE_HZ, SynthesisRequest
+from studio.engine.utterance import Utterance, pause_before_s
+from studio.speech import TOKEN_RATE_HZ, Segment, SynthesisRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,12 @@ class Outlook:
             self._rates.expected_audio_s(text_ids),
             self._rates.measured_rate(others + 1),
         )
+
+    def lasts_s(self, segments: Sequence[Segment], speed: float) -> float:
+        """Seconds that segments will last, their pauses with them."""
+        ids = sum(len(segment.token_ids) for segment in segments)
+        pauses_s = sum(pause_before_s(s, number) + s.pause_after_s for number, s in enumerate(segments))
+        return pauses_s + self._rates.expected_audio_s(ids) / speed
 
     def progress(self, request_id: str) -> Progress | None:
         """None once it has made sound, or has ended."""

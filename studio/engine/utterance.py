@@ -36,6 +36,12 @@ _Rows = asyncio.Queue[tuple[Row, Segment] | None]
 """Rows in the order they are heard, None after the last."""
 
 
+def pause_before_s(segment: Segment, number: int) -> float:
+    """Silence before a request's segment of that number."""
+    usual_s = SEGMENT_PAUSE_S if number else 0.0
+    return usual_s if segment.pause_s is None else segment.pause_s
+
+
 def silence_of(seconds: float) -> Float32:
     return np.zeros(round(seconds * SAMPLE_RATE_HZ), np.float32)
 
@@ -179,8 +185,7 @@ class Utterance:
         while (voiced := await rows.get()) is not None:
             row, segment = voiced
             retime = Retime(self._request.speed, self._request.pitch)
-            usual_s = SEGMENT_PAUSE_S if number else 0.0
-            silence = silence_of(usual_s if segment.pause_s is None else segment.pause_s)
+            silence = silence_of(pause_before_s(segment, number))
 
             def on_samples(samples: Float32, retime: Retime = retime) -> None:
                 nonlocal silence

@@ -9,7 +9,7 @@ from studio.errors import InvalidRequest
 
 LONGEST_S = 10.0
 LONGEST_TOGETHER_S = 60.0
-_WRITTEN = re.compile(r"\[\s*pause\b[^\]\n]*\]?", re.IGNORECASE)
+WRITTEN = re.compile(r"\[\s*pause\b[^\]\n]*\]?", re.IGNORECASE)
 _GOOD = re.compile(r"\[\s*pause\s*:?\s*(\d{1,5}(?:\.\d{1,4})?)\s*(ms|s)\s*\]", re.IGNORECASE)
 
 
@@ -23,7 +23,7 @@ class Part:
 
 def without_pauses(text: str) -> str:
     """The text with a blank for each pause."""
-    return _WRITTEN.sub(" ", text)
+    return WRITTEN.sub(" ", text)
 
 
 def parts(text: str) -> list[Part]:
@@ -32,7 +32,7 @@ def parts(text: str) -> list[Part]:
     Raises: InvalidRequest for a pause that cannot be read or is too long.
     """
     found, end, pause_s, together_s = [], 0, None, 0.0
-    for written in _WRITTEN.finditer(text):
+    for written in WRITTEN.finditer(text):
         found.append(Part(text[end : written.start()], pause_s))
         end, pause_s = written.end(), seconds_of(written.group())
         together_s += pause_s

@@ -1,0 +1,98 @@
+"""The Speak bullet by API: preview with changes and estimate, pauses, pronunciations, speed, quality."""
+
+from __future__ import annotations
+
+import httpx
+import numpy as np
+import pytest
+
+from studio.audio.stretch import stretched_samples
+from tests.api.test_speech import SAMPLES, body
+
+
+def speak(service, **changes: object) -> httpx.Response:
+    reply = httpx.post(f"{service.url}/v1/audio/speech", json=body(**changes))
+    assert reply.status_code == 200, reply.text
+    return reply
+
+
+def pcm(service, **changes: object) -> np.ndarray:
+    return np.frombuffer(speak(service, **changes).content, "<i2")
+
+
+def preview(service, text: str, **more: object) -> httpx.Response:
+    return httpx.post(f"{service.url}/v1/audio/speech/preview", json={"input": text} | more)
+
+
+@pytest.fixture
+def list_of_words(service):
+    """Empty before and after."""
+    url = f"{service.url}/v1/audio/pronunciations"
+
+    def clear() -> None:
+        for entry in httpx.get(url).json()["data"]:
+            httpx.delete(f"{url}/{entry['id']}")
+
+    clear()
+    yield url
+    clear()
+
+
+def test_pause_in_the_text_is_exact_in_samples(service) -> None:
+    sound = pcm(service, input="one two [pause 0.5s] three four")
+    half = SAMPLES // 2
+    assert len(sound) == SAMPLES + 12_000 and not sound[half : half + 12_000].any()
+
+
+@pytest.mark.parametrize("speed", [0.8, 1.25, 2.0])
+def test_speed_gives_the_exact_length_while_it_streams(service, speed: float) -> None:
+    assert len(pcm(service, speed=speed)) == stretched_samples(SAMPLES, speed)
+
+
+def test_preview_says_what_is_said_how_long_and_where_it_pauses(service) -> None:
+    found = preview(service, "one two [pause 2s] three four").json()
+    assert found["characters"] == 29 and 2.0 < found["seconds"] < 60
+    assert [segment["pause_s"] for segment in found["segments"]] == [None, 2.0]
+    assert [span["typed"] for segment in found["segments"] for span in segment["spans"]] == [None, None]
+    slow = preview(service, "one two [pause 2s] three four", speed=0.5).json()
+    assert slow["seconds"] > found["seconds"]
+
+
+def test_preview_needs_no_engine_and_refuses_as_speaking_does(service) -> None:
+    service.in_loop(lambda: service.worker.to("starting", "stage.weights"))
+    assert preview(service, "one two").status_code == 200
+    refused = preview(service, "one [pause forever] two")
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "input")
+
+
+def test_pronunciation_is_said_previewed_and_gone_when_deleted(service, list_of_words: str) -> None:
+    made = httpx.post(list_of_words, json={"word": "two", "said": "too too too"})
+    assert made.status_code == 201 and made.json()["voice"] is None
+    assert len(pcm(service)) == SAMPLES + 2 * 5 * 960  # two more words
+    (segment,) = preview(service, "one two").json()["segments"]
+    assert [(s["typed"], s["said"].strip()) for s in segment["spans"]] == [
+        (None, "one"),
+        ("two", "too too too"),
+    ]
+    httpx.delete(f"{list_of_words}/{made.json()['id']}")
+    assert len(pcm(service)) == SAMPLES
+
+
+def test_pronunciation_of_one_voice_is_not_that_of_others(service, list_of_words: str) -> None:
+    service.store.add(np.ones(48000, np.float32) / 2, 24000, "hello", name="Bob")
+    made = httpx.post(list_of_words, json={"word": "two", "said": "too too too", "voice": "Bob"}).json()
+    assert made["voice"]["name"] == "Bob"
+    assert len(pcm(service)) == SAMPLES < len(pcm(service, voice="Bob"))
+    refused = httpx.post(list_of_words, json={"word": "?", "said": "x"})
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "word")
+
+
+@pytest.mark.parametrize("quality", ["fast", "balanced", "best"])
+def test_quality_that_is_asked_for_is_given_and_told(service, quality: str) -> None:
+    reply = speak(service, quality=quality)
+    assert reply.headers["x-quality"] == quality and len(reply.content) == 2 * SAMPLES
+
+
+def test_automatic_quality_says_what_it_chose(service) -> None:
+    reply = speak(service, quality="auto")
+    assert reply.headers["x-quality"] in ("fast", "balanced", "best") and reply.headers["x-quality-reason"]
