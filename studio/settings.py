@@ -67,6 +67,7 @@ class Settings(BaseModel):
     token2wav_threads: int = knob(0, "CPU threads of flow and vocoder; 0: what the LM leaves.", group="token2wav", unit="threads", ge=0, le=256)
     max_batch_rows: int = knob(8, "Rows voiced in one token2wav step.", group="token2wav", unit="rows", ge=1, le=256)
     flow_steps: int = knob(10, "Euler steps of a mel solve; fewer is faster and rougher.", group="token2wav", unit="steps", ge=1, le=50)
+    upstream_streaming: bool = knob(False, "Stream as upstream's code does, faults included: slow, for comparing by ear only.", group="token2wav")
     voice_cache: int = knob(16, "Voices whose flow state of the prompt is kept ready.", group="token2wav", unit="voices", ge=1, le=1024)
 
     temperature: float | None = knob(None, "Sampling temperature where a request names none; unset: the checkpoint's own.", group="sampling", applies="next request", ge=0.05, le=2.0)

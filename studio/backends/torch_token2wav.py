@@ -20,6 +20,7 @@ import yaml
 
 from studio.backends.serve import Handler, Report, Service, run_worker
 from studio.backends.torch_rows import TorchToken2Wav
+from studio.backends.torch_upstream import UpstreamToken2Wav
 from studio.errors import CheckpointError, StudioError, Token2WavError
 from studio.models import weights
 from studio.models.flow import Flow
@@ -35,13 +36,23 @@ DEFAULT_HEAD_DIM = 64
 
 
 def load_token2wav(
-    folder: Path, *, device: str = "cpu", voice_cache: int = 16, flow_steps: int = FLOW_STEPS
-) -> TorchToken2Wav:
-    """Flow and vocoder of a checkpoint folder. Raises CheckpointError naming the file and the first bad key."""
+    folder: Path,
+    *,
+    device: str = "cpu",
+    voice_cache: int = 16,
+    flow_steps: int = FLOW_STEPS,
+    upstream: bool = False,
+) -> TorchToken2Wav | UpstreamToken2Wav:
+    """Flow and vocoder of a checkpoint folder; upstream: streamed with upstream's faults, for comparing.
+
+    Raises: CheckpointError naming the file and the first bad key.
+    """
     try:
         flow_file, hift_file = _weight_file(folder, "flow"), _weight_file(folder, "hift")
         flow = Flow.from_file(flow_file, _estimator_head_dim(folder), flow_steps)
         hift = Hift.from_state(weights.read_tensors(hift_file), str(hift_file))
+        if upstream:
+            return UpstreamToken2Wav(flow, hift, device=device)
         return TorchToken2Wav(flow, hift, device=device, voice_cache=voice_cache)
     except weights.WeightsError as error:
         raise _as_studio_error(error, folder) from error
@@ -89,6 +100,7 @@ async def _setup(settings: dict[str, Any], report: Report) -> Service:
         device=device,
         voice_cache=settings.get("voice_cache", 16),
         flow_steps=settings.get("flow_steps", FLOW_STEPS),
+        upstream=settings.get("upstream_streaming", False),
     )
     try:
         encoder = OnnxPromptEncoder(folder, threads=threads)
@@ -107,7 +119,7 @@ async def _setup(settings: dict[str, Any], report: Report) -> Service:
 
 
 def _handlers(
-    token2wav: TorchToken2Wav, encoder: OnnxPromptEncoder, stepping: ThreadPoolExecutor
+    token2wav: TorchToken2Wav | UpstreamToken2Wav, encoder: OnnxPromptEncoder, stepping: ThreadPoolExecutor
 ) -> dict[str, Handler]:
     """What the worker answers. stepping: the one thread that does all torch work of the rows."""
     loop = asyncio.get_running_loop()

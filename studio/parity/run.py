@@ -12,6 +12,7 @@ from studio.parity.fixtures import FixtureMissing, Fixtures
 from studio.parity.flow import run_encoder, run_estimator, run_flow, run_start_noise
 from studio.parity.frontend import run_frontend
 from studio.parity.speech_lm import run_llm, run_ras
+from studio.parity.stream import run_session
 from studio.parity.vocoder import run_hift, run_source
 
 RUNNERS: dict[str, Callable[[Fixtures, str], Iterator[Line]]] = {
@@ -24,6 +25,7 @@ RUNNERS: dict[str, Callable[[Fixtures, str], Iterator[Line]]] = {
     "source": run_source,
     "llm": run_llm,
     "ras": run_ras,
+    "stream_session": run_session,
 }
 
 

@@ -6,13 +6,13 @@ order of a sum; 0.01 are allowed) moves the phase of the source, and so the samp
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from functools import lru_cache
 
 import torch
 
 from studio.models.hift import Hift
+from studio.models.upstream import with_upstream_phase
 from studio.parity.compare import Line, compare
 from studio.parity.fixtures import Fixtures
 
@@ -20,10 +20,7 @@ from studio.parity.fixtures import Fixtures
 @lru_cache(maxsize=2)
 def load_hift(fixtures: Fixtures, size: str) -> Hift:
     """The vocoder with upstream's phase, summed in float32; ours is exact and differs by 0.01 rad in long speech."""
-    exact = Hift.from_state(fixtures.weights(size, "hift"))
-    upstream = Hift(dataclasses.replace(exact.config, float32_phase=True)).eval()
-    upstream.load_state_dict(exact.state_dict())
-    return upstream.to(fixtures.device)
+    return with_upstream_phase(Hift.from_state(fixtures.weights(size, "hift"))).to(fixtures.device)
 
 
 @torch.inference_mode()
