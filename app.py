@@ -9,10 +9,12 @@ from pathlib import Path
 import uvicorn
 from fastapi import FastAPI
 
+from studio.admin.office import limits_of, open_office
+from studio.admin.planner import LmSizes
 from studio.api.arrival import Arrival
 from studio.api.web import build_web
 from studio.checkpoint import check_files, fingerprint, read_checkpoint
-from studio.engine.engine import Engine, EngineLimits
+from studio.engine.engine import Engine
 from studio.engine.lm_client import SpeechLMClient
 from studio.engine.token2wav_client import PromptEncoderClient, Token2WavClient
 from studio.engine.worker import Supervision, WorkerProcess
@@ -24,8 +26,9 @@ from studio.library.starters import add_starters
 from studio.library.store import VoiceStore
 from studio.settings import Settings, exit_on_error
 from studio.setup.registration import ensure_registered
-from studio.speech import ServedModel
+from studio.speech import ServedModel, SynthesisRequest
 from studio.text.frontend import TextFrontend
+from studio.ui.voices import in_order
 
 ROOT = Path(__file__).resolve().parent
 
@@ -56,13 +59,7 @@ def build(settings: Settings) -> FastAPI:
         SpeechLMClient(lm_worker),
         token2wav,
         frontend,
-        EngineLimits(
-            max_running=settings.max_running,
-            queue_size=settings.queue_size,
-            max_per_client=settings.max_per_client,
-            max_batch_rows=settings.max_batch_rows,
-            listener_timeout_s=settings.listener_timeout_s,
-        ),
+        limits_of(settings),
         workers=(lm_worker, token2wav_worker),
     )
     store = VoiceStore(settings.folder("library"), settings.max_voices)
@@ -82,7 +79,15 @@ def build(settings: Settings) -> FastAPI:
         checkpoint.languages,
         checkpoint.interleaved,
     )
-    return build_web(engine, store, prompts, settings, model)
+
+    async def self_test() -> float:
+        prompt = await prompts.of(in_order(store, "en")[0])
+        return await engine.try_out(SynthesisRequest("One, two, three.", prompt, client="admin"))
+
+    workers = {"lm": lm_worker, "token2wav": token2wav_worker}
+    sizes = LmSizes.of(checkpoint)
+    office = open_office(engine, workers, settings, model, checkpoint.sampling, sizes, self_test)
+    return build_web(engine, store, prompts, settings, model, office=office)
 
 
 def application(settings: Settings) -> FastAPI | Arrival:

@@ -4,6 +4,9 @@ StudioError
   ClientError
     InvalidRequest        400  a field is missing, empty, too long or out of range
     Unauthorized          401  no key, or a wrong one
+      AdminRefused        401  no session of an administrator, or a wrong password
+    AdminBusy             409  settings are being changed already
+    AdminLocked           429  too many wrong passwords
     CrossSite             403  a form or script of another site
     VoiceNotFound         404  no voice of that name or id
     NotFound              404  no take, script, line, job or listening test of that id that is the caller's
@@ -79,6 +82,21 @@ class Unauthorized(ClientError):
     http_status = 401
     code = "invalid_api_key"
     kind = "authentication_error"
+
+
+class AdminRefused(Unauthorized):
+    code = "admin_only"
+
+
+class AdminBusy(ClientError):
+    http_status = 409
+    code = "admin_busy"
+
+
+class AdminLocked(ClientError):
+    http_status = 429
+    code = "admin_locked"
+    retryable = True
 
 
 class CrossSite(ClientError):

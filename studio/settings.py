@@ -44,6 +44,7 @@ class Settings(BaseModel):
     ssl_certfile: str = knob("", "TLS certificate; with ssl_keyfile the page is https, which microphones need off localhost.", group="server")
     ssl_keyfile: str = knob("", "TLS private key.", group="server")
     api_key: str = knob("", "If set, the page asks for this key and /v1 for `Authorization: Bearer` with it; /health and /metrics stay open.", group="server")
+    admin_password: str = knob("", "Password of the Admin tab; empty: a token that works once is printed at each start.", group="server")
     allowed_origins: str = knob("", "Other sites' origins that may call /v1 from a browser, comma separated.", group="server")
     log_level: Literal["debug", "info", "warning", "error"] = knob("info", "Least severe line that is logged.", group="server")
 
@@ -65,7 +66,7 @@ class Settings(BaseModel):
     lm_threads: int = knob(0, "CPU threads of the speech LM; 0: one of two cores, else half of them.", group="lm", unit="threads", ge=0, le=256)
 
     token2wav_threads: int = knob(0, "CPU threads of flow and vocoder; 0: what the LM leaves.", group="token2wav", unit="threads", ge=0, le=256)
-    max_batch_rows: int = knob(8, "Rows voiced in one token2wav step.", group="token2wav", unit="rows", ge=1, le=256)
+    max_batch_rows: int = knob(8, "Rows voiced in one token2wav step.", group="token2wav", unit="rows", applies="next request", ge=1, le=256)
     flow_steps: int = knob(10, "Euler steps of a mel solve; fewer is faster and rougher.", group="token2wav", unit="steps", ge=1, le=50)
     upstream_streaming: bool = knob(False, "Stream as upstream's code does, faults included: slow, for comparing by ear only.", group="token2wav")
     voice_cache: int = knob(16, "Voices whose flow state of the prompt is kept ready.", group="token2wav", unit="voices", ge=1, le=1024)
@@ -75,13 +76,13 @@ class Settings(BaseModel):
     top_k: int | None = knob(None, "Most candidates of the sampling where a request names none; unset: the checkpoint's own.", group="sampling", unit="tokens", applies="next request", ge=1, le=200)
     repetition_window: int | None = knob(None, "Spoken tokens that are not drawn again at once where a request names none; 0: off; unset: the checkpoint's own.", group="sampling", unit="tokens", applies="next request", ge=0, le=50)
 
-    queue_size: int = knob(32, "Requests waiting before new ones are refused with 429.", group="limits", unit="requests", ge=0, le=10000)
-    max_running: int = knob(8, "Requests voiced at once; further ones wait in line.", group="limits", unit="requests", ge=1, le=512)
-    max_per_client: int = knob(8, "Requests running or waiting for one client.", group="limits", unit="requests", ge=1, le=1000)
+    queue_size: int = knob(32, "Requests waiting before new ones are refused with 429.", group="limits", unit="requests", applies="next request", ge=0, le=10000)
+    max_running: int = knob(8, "Requests voiced at once; further ones wait in line.", group="limits", unit="requests", applies="next request", ge=1, le=512)
+    max_per_client: int = knob(8, "Requests running or waiting for one client.", group="limits", unit="requests", applies="next request", ge=1, le=1000)
     script_lines_at_once: int = knob(4, "Lines of one script voiced at once; its client's other places stay free for listening.", group="limits", unit="lines", ge=1, le=256)
-    max_text_chars: int = knob(4096, "Longest text of a request.", group="limits", unit="characters", applies="next request", ge=1, le=100000)
-    max_clip_mb: float = knob(20.0, "Largest uploaded clip.", group="limits", unit="MB", applies="next request", ge=0.1, le=500)
-    max_voices: int = knob(1000, "Voices that the library keeps.", group="limits", unit="voices", applies="next request", ge=1, le=100000)
+    max_text_chars: int = knob(4096, "Longest text of a request.", group="limits", unit="characters", ge=1, le=100000)
+    max_clip_mb: float = knob(20.0, "Largest uploaded clip.", group="limits", unit="MB", ge=0.1, le=500)
+    max_voices: int = knob(1000, "Voices that the library keeps.", group="limits", unit="voices", ge=1, le=100000)
     listener_timeout_s: float = knob(120.0, "A listener that reads nothing for so long is dropped.", group="limits", unit="s", ge=1, le=3600)
     start_timeout_s: float = knob(600.0, "A worker that is not ready after so long counts as failed.", group="limits", unit="s", ge=10, le=7200)
 
@@ -96,7 +97,7 @@ class Settings(BaseModel):
 
     def for_worker(self) -> dict[str, object]:
         """The settings as plain values for a worker process, which picks what it needs; cache_dir is resolved."""
-        return self.model_dump() | {"cache_dir": str(self.folder("cache"))}
+        return self.model_dump(exclude={"api_key", "admin_password"}) | {"cache_dir": str(self.folder("cache"))}
 
     def folder(self, name: str) -> Path:
         """A folder of ours below data_dir, made when missing; name "cache" honours cache_dir."""

@@ -86,11 +86,12 @@ class Sampling:
     """Spoken tokens that count as recent; a candidate among them is drawn again from the rest."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ServedModel:
     """What clients see of the loaded checkpoint: its name, and what it honours; all else is refused with the reason.
 
-    sampling: of requests that name none. interleaved: whether its LM can begin before the text is whole.
+    sampling: of requests that name none; the one thing that changes while it is served. interleaved: whether its LM can
+    begin before the text is whole.
     """
 
     name: str

@@ -17,7 +17,9 @@ from fastapi.staticfiles import StaticFiles
 from starlette.middleware.cors import CORSMiddleware
 
 from studio import __version__
+from studio.admin.office import Office
 from studio.api import errors
+from studio.api.admin import admin_router
 from studio.api.bundles import bundles_router
 from studio.api.designs import designs_router
 from studio.api.gate import Gate
@@ -52,6 +54,7 @@ from studio.ui.voices import in_order
 
 ASSETS = Path(__file__).resolve().parents[2] / "assets"
 SWEEP_S = 3600.0
+ANY_METHOD = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 logger = logging.getLogger(__name__)
 
 
@@ -72,10 +75,12 @@ def build_web(
     settings: Settings,
     model: ServedModel,
     now: Callable[[], float] = time.time,
+    office: Office | None = None,
 ) -> FastAPI:
     """The whole application; the engine's workers start once the server answers, and end with it.
 
-    now: Unix time, by which invitations expire and listening takes its time.
+    now: Unix time, by which invitations expire and listening takes its time. office: what /admin shows and changes;
+    without one there is no /admin.
     """
 
     @asynccontextmanager
@@ -86,10 +91,14 @@ def build_web(
             prompts.expect(voice)  # the one that the page picks at first
         await engine.start()
         runner.resume()
+        if office is not None:
+            office.start()
         try:
             yield
         finally:
             sweeping.cancel()
+            if office is not None:
+                await office.close()
             await listening.close()
             await runner.close()
             await jobs.close()
@@ -123,8 +132,12 @@ def build_web(
     app.include_router(service_router(engine, model.name))
     listening = app.state.listening = install_listening(app, engine, store, prompts, takes, settings, model, guard, now)
 
+    if office is not None:
+        app.include_router(admin_router(office, engine))
+
+    @app.api_route("/admin/{path:path}", methods=ANY_METHOD, include_in_schema=False)
     @app.api_route(
-        "/v1/{path:path}", methods=["GET", "POST", "PUT", "PATCH", "DELETE"], include_in_schema=False
+        "/v1/{path:path}", methods=ANY_METHOD, include_in_schema=False
     )
     async def nothing_here(path: str) -> None:
         # Without this the page, mounted at /, would answer for routes that do not exist, in a shape of its own.

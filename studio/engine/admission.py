@@ -22,6 +22,28 @@ class Admission:
         self._waiting: dict[str, deque[Ticket]] = {}  # client -> its tickets; first client is next in turn
         self._measured_s: float | None = None
         self._draining = False
+        self._held = False
+        self._empty = asyncio.Event()
+        self._empty.set()
+        self.refused = 0
+        """Requests that found no place, neither to run nor to wait."""
+
+    def limit(self, max_running: int, queue_size: int, max_per_client: int) -> None:
+        """Other limits from now on; who is in already stays."""
+        self._max_running, self._queue_size, self._max_per_client = max_running, queue_size, max_per_client
+        self._fill_places()
+
+    def hold(self) -> None:
+        """Give no place to run until `release`; who comes waits in line."""
+        self._held = True
+
+    async def emptied(self) -> None:
+        """Wait until no place is taken."""
+        await self._empty.wait()
+
+    def release(self) -> None:
+        self._held = False
+        self._fill_places()
 
     @property
     def places(self) -> int:
@@ -57,9 +79,11 @@ class Admission:
             raise EngineDraining("engine.draining")
         mine = sum(c == client for c in self._running.values()) + len(self._waiting.get(client, ()))
         if mine >= self._max_per_client:
+            self.refused += 1
             seconds = self.expected_wait_s(0)
             raise QueueFull("queue.client_full", limit=self._max_per_client, retry_after_s=seconds)
-        if self.waiting >= self._queue_size and self.running >= self._max_running:
+        if self.waiting >= self._queue_size and (self._held or self.running >= self._max_running):
+            self.refused += 1
             seconds = self.expected_wait_s(0)
             raise QueueFull("queue.full", waiting=self.waiting, seconds=seconds, retry_after_s=seconds)
 
@@ -100,7 +124,7 @@ class Admission:
         self._fill_places()
 
     def _fill_places(self) -> None:
-        while self._waiting and self.running < self._max_running:
+        while self._waiting and not self._held and self.running < self._max_running:
             client = next(iter(self._waiting))
             tickets = self._waiting.pop(client)
             ticket = tickets.popleft()
@@ -108,6 +132,10 @@ class Admission:
                 self._waiting[client] = tickets
             self._running[ticket.request_id] = client
             ticket.granted.set()
+        if self._running:
+            self._empty.clear()
+        else:
+            self._empty.set()
 
 
 class Ticket:

@@ -18,6 +18,7 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from studio.engine.admission import Admission, Ticket
+from studio.engine.lm_ledger import LmLedger
 from studio.engine.outlook import Outlook, Progress
 from studio.engine.quality import EFFORTS, Choice
 from studio.engine.rates import Rates
@@ -32,7 +33,7 @@ from studio.engine.sources import (
     of_tokens,
     of_words,
 )
-from studio.engine.stats import EngineState, EngineStats, Recorder, RequestSummary
+from studio.engine.stats import EngineState, EngineStats, InFlight, Recorder, RequestSummary
 from studio.engine.stream import SpeechStream
 from studio.engine.utterance import EngineParts, Utterance
 from studio.engine.voicing import Voicing
@@ -42,12 +43,13 @@ from studio.errors import (
     EngineDraining,
     EngineNotReady,
     InvalidRequest,
+    RequestAborted,
     StudioError,
     SynthesisError,
 )
 from studio.messages import MessageKey
 from studio.protocols import Clock, SpeechLM, Token2Wav
-from studio.speech import ConversionRequest, Segment, SynthesisRequest
+from studio.speech import SAMPLE_RATE_HZ, ConversionRequest, Segment, SynthesisRequest
 
 logger = logging.getLogger(__name__)
 
@@ -95,7 +97,7 @@ class Engine:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         limits = limits or EngineLimits()
-        self._lm = lm
+        self._lm = LmLedger(lm)
         self._token2wav = token2wav
         self._text = text_frontend
         self._workers = tuple(workers)
@@ -107,7 +109,7 @@ class Engine:
         self._utterances: dict[str, Utterance] = {}
         self._outlook = Outlook(self._admission, self._rates, self._utterances)
         self._loop_task: asyncio.Task[None] | None = None
-        self._draining = False
+        self._draining = self._held = False
         self._was_ready: dict[str, bool] = {}
         self._text_warming: asyncio.Task[None] | None = None
         self._ready_observers: list[Callable[[], None]] = []
@@ -197,6 +199,18 @@ class Engine:
         utterance.promised_s = self._outlook.eta_s(utterance)
         return utterance.stream
 
+    async def try_out(self, request: SynthesisRequest) -> float:
+        """Speak for nobody, past the line, also while places are held; gives seconds of sound. Raises its error."""
+        ticket = Ticket(self._admission, uuid.uuid4().hex[:16], request.client)
+        ticket.granted.set()
+        segments = await asyncio.to_thread(self._text.segments, request.text)
+        choice = Choice("fast", "quality.asked")
+        sources = of_segments(await self._asking(request, choice), as_they_are(segments))
+        text_ids = sum(len(segment.token_ids) for segment in segments)
+        utterance = Utterance(self._parts, request, sources, ticket, choice, text_ids)
+        async with utterance.stream as stream:
+            return sum([len(chunk.samples) async for chunk in stream]) / SAMPLE_RATE_HZ
+
     def check(self, text: str) -> None:
         """Refuse what submit would refuse at once, but for a full line; for an edge with work to do before it.
 
@@ -222,6 +236,41 @@ class Engine:
     def measured_rate(self) -> float | None:
         """Audio seconds per wall second that each request now gets; None before any was measured."""
         return self._rates.measured_rate(max(1, self._admission.running))
+
+    def in_flight(self) -> tuple[InFlight, ...]:
+        """Every request that has not ended, the oldest first."""
+        return tuple(u.in_flight(self._lm.held(u.request_id)) for u in self._utterances.values())
+
+    def abort(self, request_id: str) -> bool:
+        """End a request and tell its listener; whether there was one."""
+        if (utterance := self._utterances.get(request_id)) is None:
+            return False
+        utterance.fail(RequestAborted("speech.ended_by_admin"))
+        return True
+
+    def limit(self, limits: EngineLimits) -> None:
+        """Other limits from now on, but for those of a listener, which hold from a request's begin."""
+        self._admission.limit(limits.max_running, limits.queue_size, limits.max_per_client)
+        self._voicing.scheduler.max_batch_rows = limits.max_batch_rows
+
+    async def hold(self, *, abort: bool) -> None:
+        """Let new requests wait in line, and end or wait for those that run; until `release` workers may go."""
+        self._held = True
+        self._admission.hold()
+        running = [u for u in self._utterances.values() if u.ticket.granted.is_set()]
+        for utterance in running if abort else ():
+            utterance.fail(EngineDraining("engine.tuned", retry_after_s=1.0))
+        await self._admission.emptied()
+
+    def release(self) -> None:
+        """Give places again; who waited runs."""
+        self._held = False
+        self._admission.release()
+
+    @property
+    def first_sound_s(self) -> float:
+        """Seconds from a place to the first sound, lately."""
+        return self._rates.first_sound_s
 
     def report_underruns(self, count: int) -> None:
         """A player ran dry so many times."""
@@ -263,6 +312,7 @@ class Engine:
             measured_rate=self.measured_rate(),
             last_requests=tuple(recorder.last_requests),
             rows_open=self._voicing.rows_open,
+            refused=self._admission.refused,
             lm=_unless_down(lm),
             token2wav=_unless_down(token2wav),
         )
@@ -289,6 +339,8 @@ class Engine:
     def _refuse_unless_ready(self) -> None:
         if self._draining:
             raise EngineDraining("engine.draining")
+        if self._held:  # workers are being restarted on purpose; the line is kept for them
+            return
         for worker in self._workers:
             if worker.state.phase == "failed":
                 raise EngineNotReady("engine.failed", reason=worker.state.reason)
@@ -304,7 +356,7 @@ class Engine:
         self._was_ready[state.name] = state.phase == "ready"
         if state.phase == "ready" and not was_ready:
             self._worker_ready()
-        if was_ready and state.phase != "ready" and not self._draining:
+        if was_ready and state.phase != "ready" and not (self._draining or self._held):
             seconds = max(worker.expected_ready_s() for worker in self._workers)
             self._fail_all(EngineDead("engine.dead", seconds=seconds, retry_after_s=seconds))
 

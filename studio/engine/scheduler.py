@@ -65,7 +65,7 @@ class RowScheduler:
     """The rows open in token2wav, one for each request being voiced. Implements Token2WavScheduler."""
 
     def __init__(self, max_batch_rows: int) -> None:
-        self._max_batch_rows = max_batch_rows
+        self.max_batch_rows = max_batch_rows
         self._rows: dict[str, _Row] = {}
 
     def __len__(self) -> int:
@@ -94,7 +94,7 @@ class RowScheduler:
         step removes it. With a newcomer in it every row takes one block and comfortable rows wait.
         """
         ready = sorted((row for row in self._rows.values() if row.ready()), key=lambda row: row.slack_s(now_s))
-        batch = ready[: self._max_batch_rows]
+        batch = ready[: self.max_batch_rows]
         newcomer = any(row.playback.first_chunk_s is None for row in batch)
         if newcomer:
             batch = [row for row in batch if row.slack_s(now_s) < COMFORTABLE_SLACK_S]

@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from studio.engine.worker import WorkerState
 from studio.protocols import LmStats, Token2WavStats
@@ -13,7 +14,9 @@ from studio.protocols import LmStats, Token2WavStats
 SECONDS_BOUNDS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 60.0)
 RATIO_BOUNDS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5, 2.0, 4.0)
 ROWS_BOUNDS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-LAST_REQUESTS = 100
+LAST_REQUESTS = 200
+Stage = Literal["waiting", "reading", "first sound", "speaking"]
+"""In line; the LM reads the prompt; tokens come, no sound yet; sound was handed out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +52,29 @@ class RequestSummary:
     """Sound that its player had to hold before it started, so as not to run dry; 0 if the listener held it up."""
     promised_s: float = 0.0
     """Seconds to the first sound that it was promised when it came."""
+    first_token_s: float | None = None
+    """Seconds from its coming to its first speech token."""
+    whole_s: float = 0.0
+    """Seconds from its coming to its end."""
     speed: float = 1.0
     """How much faster than the voice speaks its sound was handed out; rate counts what was handed out."""
+
+
+@dataclass(frozen=True, slots=True)
+class InFlight:
+    """Where a request stands that has not ended. kv_tokens: positions that its LM request holds now, else 0."""
+
+    request_id: str
+    client: str
+    voice_key: str
+    stage: Stage
+    age_s: float
+    tokens: int
+    kv_tokens: int
+    prefix_tokens: int
+    """Of those the leading ones that every text of its voice and mode begins with."""
+    ahead_s: float
+    """Sound handed out that its listener has not played yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +108,7 @@ class EngineStats:
     measured_rate: float | None
     last_requests: tuple[RequestSummary, ...]
     rows_open: int
+    refused: int = 0
     lm: LmStats | None = None
     token2wav: Token2WavStats | None = None
 

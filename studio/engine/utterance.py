@@ -13,11 +13,12 @@ import numpy as np
 
 from studio.audio.retime import Retime
 from studio.engine.admission import Ticket
+from studio.engine.lm_ledger import KvHeld
 from studio.engine.quality import Choice
 from studio.engine.rates import least_prebuffer_s
 from studio.engine.scheduler import Playback
 from studio.engine.sources import SEEDS, TokenSource
-from studio.engine.stats import RequestSummary
+from studio.engine.stats import InFlight, RequestSummary, Stage
 from studio.engine.stream import SpeechStream
 from studio.engine.voicing import Row, Voicing
 from studio.errors import RequestAborted, StudioError, SynthesisError
@@ -82,6 +83,7 @@ class Utterance:
         self._arrived_s = parts.clock()
         self._began_s: float | None = None
         self._last_chunk_s: float | None = None
+        self._first_token_s: float | None = None
         self._handed: list[tuple[float, float]] = []
         self._first_audio_s = 0.0
         self.tokens = 0
@@ -100,6 +102,19 @@ class Utterance:
     @property
     def has_sound(self) -> bool:
         return self._playback.first_chunk_s is not None
+
+    def in_flight(self, kv: KvHeld) -> InFlight:
+        """Where it stands now, for whoever looks after the engine."""
+        now_s = self._parts.clock()
+        stage: Stage = "waiting"
+        if self.has_sound:
+            stage = "speaking"
+        elif self._began_s is not None:
+            stage = "reading" if self._first_token_s is None else "first sound"
+        return InFlight(
+            self.request_id, self._request.client, self._request.voice.key, stage, now_s - self._arrived_s,
+            self.tokens, kv.tokens, kv.prefix_tokens, max(0.0, self._playback.slack_s(now_s)),
+        )  # fmt: skip
 
     def on_end(self, observer: Callable[[RequestSummary], None]) -> None:
         """Call the observer once when the request has ended and freed what it held, however it ended."""
@@ -177,6 +192,8 @@ class Utterance:
 
     def _spoken(self, row: Row, so_far: list[int], tokens: Sequence[int], final: bool) -> None:
         self.tokens += len(tokens)
+        if tokens and self._first_token_s is None:
+            self._first_token_s = self._parts.clock()
         so_far.extend(tokens)
         row.offer(tokens, final)
 
@@ -264,5 +281,7 @@ class Utterance:
             reason=self._error.code if self._error else self._reason,
             needed_s=0.0 if self._held_up else least_prebuffer_s(self._handed, ARRIVAL_JITTER_S),
             promised_s=self.promised_s,
+            first_token_s=None if self._first_token_s is None else self._first_token_s - self._arrived_s,
+            whole_s=now_s - self._arrived_s,
             speed=self._request.speed,
         )

@@ -83,7 +83,7 @@ class Voicing:
         self, token2wav: Token2Wav, scheduler: RowScheduler, clock: Clock, on_step: Callable[[int, float], None]
     ) -> None:
         self._token2wav = token2wav
-        self._scheduler = scheduler
+        self.scheduler = scheduler
         self._clock = clock
         self._on_step = on_step
         self._rows: dict[str, Row] = {}
@@ -98,10 +98,10 @@ class Voicing:
         arrived_s = self._clock()
         self._rows[row.row_id] = row
         first_block_tokens = await self._token2wav.open(row.row_id, voice, seed)
-        self._scheduler.admit(row.row_id, first_block_tokens, arrived_s, row.playback)
+        self.scheduler.admit(row.row_id, first_block_tokens, arrived_s, row.playback)
 
     def offer(self, row_id: str, tokens: Sequence[int], final: bool) -> None:
-        self._scheduler.offer(row_id, tokens, final)
+        self.scheduler.offer(row_id, tokens, final)
         self._wake.set()
 
     def wake(self) -> None:
@@ -111,7 +111,7 @@ class Voicing:
     async def close_row(self, row: Row) -> None:
         """Forget a row here and, when it did not end by itself, in token2wav."""
         self._rows.pop(row.row_id, None)
-        self._scheduler.drop(row.row_id)
+        self.scheduler.drop(row.row_id)
         if not row.ended_well:
             with contextlib.suppress(StudioError):  # a worker that is gone holds no rows
                 await self._token2wav.drop(row.row_id)
@@ -119,7 +119,7 @@ class Voicing:
     async def run(self) -> None:
         """Step batches for ever; an error ends the rows it is about, never the loop."""
         while True:
-            steps = self._scheduler.next_batch(self._clock())
+            steps = self.scheduler.next_batch(self._clock())
             if not steps:
                 self._wake.clear()
                 await self._wake.wait()

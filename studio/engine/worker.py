@@ -102,6 +102,16 @@ class WorkerProcess:
             raise self._not_ready()
         return self.state
 
+    async def wait_started(self) -> WorkerState:
+        """As `wait_ready`, but the first end of a start counts: no further try is waited for."""
+        async with self._changed:
+            await self._changed.wait_for(
+                lambda: self.state.phase in ("ready", "restarting", "failed", "closed")
+            )
+        if self.state.phase != "ready":
+            raise EngineNotReady("engine.failed", reason=self.state.reason)
+        return self.state
+
     async def call(self, method: str, **args: Any) -> Any:
         """One answer. Raises EngineNotReady before the worker is up, EngineDead when it dies meanwhile."""
         return await self._ready_link().call(method, **args)
@@ -127,6 +137,12 @@ class WorkerProcess:
         whole_s = self.state.last_start_s or FIRST_GUESS_S
         used_s = self._clock() - self.state.since_s if self.state.phase == "starting" else 0.0
         return max(1.0, whole_s - used_s)
+
+    async def restart(self, settings: dict[str, Any]) -> None:
+        """End the worker and begin a new one with other settings; returns at once, see `wait_ready`."""
+        await self.close()
+        self._settings = settings
+        await self.start()
 
     async def close(self) -> None:
         """End the worker and stop keeping it alive; whoever waits for it is told."""

@@ -18,11 +18,13 @@ import soundfile
 import uvicorn
 from fastapi import FastAPI
 
+from studio.admin.office import Office, open_office
+from studio.admin.planner import LmSizes
 from studio.api.web import build_web
-from studio.backends.fake import FakePromptEncoder, ScriptedSpeechLM, SineToken2Wav
+from studio.backends.fake import FakePromptEncoder, ScriptedSpeechLM, SineToken2Wav, voice_prompt
 from studio.engine.engine import Engine, EngineLimits
 from studio.engine.worker import WorkerState
-from studio.errors import InvalidRequest
+from studio.errors import EngineNotReady, InvalidRequest
 from studio.library.prompts import VoicePrompts
 from studio.library.store import VoiceStore
 from studio.settings import load
@@ -68,6 +70,8 @@ class ScriptedWorker:
     def __init__(self, name: str) -> None:
         self.state = WorkerState(name, "ready", "stage.ready", 1.0)
         self._observers: list[Callable[[WorkerState], None]] = []
+        self.restarted: list[dict[str, object]] = []
+        self.refuses: Callable[[dict[str, object]], bool] = lambda settings: False
 
     async def start(self) -> None:
         return None
@@ -78,6 +82,16 @@ class ScriptedWorker:
 
     def expected_ready_s(self) -> float:
         return 0.0 if self.state.phase == "ready" else 12.0
+
+    async def restart(self, settings: dict[str, object]) -> None:
+        self.restarted.append(settings)
+        self.to("starting", "stage.waiting")
+        self.to("failed" if self.refuses(settings) else "ready", "stage.ready")
+
+    async def wait_started(self) -> WorkerState:
+        if self.state.phase != "ready":
+            raise EngineNotReady("engine.failed", reason="no room for the KV cache")
+        return self.state
 
     def to(self, phase: str, stage: str) -> None:
         self.state = WorkerState(self.state.name, phase, stage, 0.4)  # type: ignore[arg-type]
@@ -108,6 +122,7 @@ class Service:
     store: VoiceStore
     loop: asyncio.AbstractEventLoop = field(repr=False)
     clock: WallClock
+    office: Office
 
     def in_loop(self, function: Callable[[], object]) -> None:
         """Run in the service's event loop and wait for it."""
@@ -158,7 +173,14 @@ def serve(
     store = VoiceStore(settings.folder("library"), settings.max_voices)
     prompts = VoicePrompts(store, FakePromptEncoder(), settings.folder("prompts"), "fake")
     clock = WallClock()
-    app = build_web(engine, store, prompts, settings, ServedModel("fake-model"), clock)
+    model = ServedModel("fake-model")
+
+    async def self_test() -> float:
+        return await engine.try_out(SynthesisRequest("one two", voice_prompt("tester"), client="admin"))
+
+    workers = {"lm": worker, "token2wav": ScriptedWorker("token2wav")}
+    office = open_office(engine, workers, settings, model, model.sampling, LmSizes(8, 2, 64, 0), self_test)
+    app = build_web(engine, store, prompts, settings, model, clock, office)
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     listener.listen()
@@ -175,7 +197,7 @@ def serve(
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     # The socket listens already, so this waits in its backlog until the service answers.
     httpx.get(f"{url}/health", timeout=60)
-    return Service(url, app, engine, lm, token2wav, worker, store, loops[0], clock)
+    return Service(url, app, engine, lm, token2wav, worker, store, loops[0], clock, office)
 
 
 def stop(running: list[tuple[uvicorn.Server, threading.Thread]]) -> None:

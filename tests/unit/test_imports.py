@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 
 NOUNS = {"speech", "messages", "protocols", "errors", "settings", "checkpoint", "database"}
-SERVED = NOUNS | {"engine", "hub", "library", "listening", "metrics", "audio", "text", "takes", "script"}
+SERVED = NOUNS | {"engine", "hub", "library", "listening", "metrics", "audio", "text", "takes", "script", "admin"}
 COMMAND = SERVED | {"models", "backends", "training"}
 # room or module of studio/ -> what it may import from studio/, besides itself
 MAY_IMPORT: dict[str, set[str]] = {
@@ -34,6 +34,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "script": NOUNS - {"settings"} | {"audio", "engine", "library", "takes"},
     "listening": NOUNS - {"settings"} | {"audio", "text"},
     "metrics": NOUNS | {"engine"},
+    "admin": NOUNS | {"engine"},
     "api": SERVED,
     "ui": SERVED,
     "training": NOUNS - {"settings"} | {"models", "audio", "text"},

@@ -1,0 +1,90 @@
+"""Which settings may be changed while the studio runs, and what of them does not go together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic import ValidationError
+
+from studio.errors import InvalidRequest
+from studio.settings import Settings, extra, table
+
+WORKER_OF_GROUP = {"lm": "lm", "token2wav": "token2wav"}
+"""Groups whose settings a worker reads at its start."""
+GROUPS = ("sampling", "limits", *WORKER_OF_GROUP)
+CPU_BLOCK_TOKENS = 32
+
+
+def tunable() -> dict[str, Any]:
+    """The rows of the settings table that may be changed, by name."""
+    return {
+        name: info
+        for name, info in table().items()
+        if extra(info, "group") in WORKER_OF_GROUP or (extra(info, "group") in GROUPS and acts(name) != "restart")
+    }
+
+
+def acts(name: str) -> str:
+    """When a change acts: at the next request, or after the restart of a worker."""
+    return extra(table()[name], "applies")
+
+
+def worker_of(name: str) -> str | None:
+    """The worker that must be started again for a change; None for one that acts on the next request."""
+    info = table()[name]
+    return WORKER_OF_GROUP.get(extra(info, "group")) if acts(name) == "restart" else None
+
+
+def rows(settings: Settings) -> list[dict[str, object]]:
+    """The table as clients see it: name, group, unit, range, default, present value, effect, when it acts."""
+    found: list[dict[str, object]] = []
+    for name, info in tunable().items():
+        bounds = {
+            kind: getattr(rule, kind) for rule in info.metadata for kind in ("ge", "le") if hasattr(rule, kind)
+        }
+        kinds = get_args(info.annotation) if get_origin(info.annotation) is Literal else None
+        found.append({
+            "name": name, "group": extra(info, "group"), "unit": extra(info, "unit"),
+            "least": bounds.get("ge"), "most": bounds.get("le"), "choices": kinds,
+            "default": info.default, "value": getattr(settings, name), "effect": info.description,
+            "kind": _kind(info.annotation), "acts": acts(name),
+        })  # fmt: skip
+    return found
+
+
+def _kind(annotation: Any) -> str:
+    types = set(get_args(annotation)) or {annotation}
+    return next((kind.__name__ for kind in (bool, int, float) if kind in types), "str")
+
+
+def changed(settings: Settings, changes: Mapping[str, object], device: str) -> Settings:
+    """The settings with some changed. device: where the LM runs, "cpu" or "cuda".
+
+    Raises: InvalidRequest naming the setting and the bound that it broke.
+    """
+    known = tunable()
+    for name in changes:
+        if name not in known:
+            raise InvalidRequest("admin.not_tunable", param=name, name=name)
+    try:
+        new = Settings.model_validate(settings.model_dump() | dict(changes))
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0])
+        raise InvalidRequest("admin.bad_value", param=name, name=name, reason=first["msg"]) from None
+    _refuse_impossible(new, device)
+    return new
+
+
+def _refuse_impossible(new: Settings, device: str) -> None:
+    if device == "cpu" and new.block_size % CPU_BLOCK_TOKENS:
+        _refuse("block_size", f"on the CPU it must be a multiple of {CPU_BLOCK_TOKENS}")
+    if new.max_num_batched_tokens < new.max_num_seqs:
+        _refuse("max_num_batched_tokens", f"less than max_num_seqs, {new.max_num_seqs}")
+    if new.max_model_len < new.block_size:
+        _refuse("max_model_len", f"less than block_size, {new.block_size}")
+
+
+def _refuse(name: str, reason: str) -> None:
+    raise InvalidRequest("admin.bad_value", param=name, name=name, reason=reason)

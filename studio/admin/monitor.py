@@ -1,0 +1,150 @@
+"""One sampler and one ring of samples for all who look: the live view of the engine as JSON, and its history."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, Protocol
+
+from studio.admin.kv_pages import kv_pages
+from studio.admin.processes import ProcessMeter
+from studio.engine.stats import EngineStats, HistogramSnapshot, InFlight, RequestSummary
+from studio.protocols import Clock
+
+SAMPLE_S = 1.0
+FINE_SAMPLES = 600
+COARSE_EVERY = 60
+COARSE_SAMPLES = 1440
+HISTORY = ("kv", "lm_tokens_per_s", "audio_s_per_s", "running", "waiting", "rows", "ttfa_p50_s", "cpu", "rss_mb")
+"""What a chart may show; each is a number or None in a sample."""
+
+
+class Watched(Protocol):
+    """What is looked at: `engine.engine.Engine`."""
+
+    async def stats(self) -> EngineStats: ...
+
+    def in_flight(self) -> Sequence[InFlight]: ...
+
+
+class Monitor:
+    """Samples once a second, whoever looks. Owner: the event loop. sleep and clock are injected by tests."""
+
+    def __init__(
+        self,
+        engine: Watched,
+        processes: ProcessMeter,
+        clock: Clock = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._engine = engine
+        self._processes = processes
+        self._clock = clock
+        self._sleep = sleep
+        self._fine: deque[dict[str, Any]] = deque(maxlen=FINE_SAMPLES)
+        self._coarse: deque[dict[str, Any]] = deque(maxlen=COARSE_SAMPLES)
+        self._taken = 0
+        self._before: tuple[float, EngineStats] | None = None
+        self.live = b"{}"
+        """The latest view, as the bytes of a JSON body: made once, however many look."""
+
+    async def run(self) -> None:
+        """Sample for ever."""
+        while True:
+            await self.sample()
+            await self._sleep(SAMPLE_S)
+
+    async def sample(self) -> None:
+        """Take one sample now."""
+        stats, now_s = await self._engine.stats(), self._clock()
+        in_flight = self._engine.in_flight()
+        sample = self._figures(stats, now_s)
+        self._before = (now_s, stats)
+        self._fine.append(sample)
+        self._taken += 1
+        if self._taken % COARSE_EVERY == 0:
+            self._coarse.append(_mean(list(self._fine)[-COARSE_EVERY:]))
+        self.live = json.dumps(view(stats, in_flight, sample, self._processes.parts()), allow_nan=False).encode()
+
+    def history(self, span: str) -> dict[str, list[float | None]]:
+        """Columns by name, the oldest first, "t" in seconds of the wall clock. span: "10m" or "24h"."""
+        kept = self._fine if span == "10m" else self._coarse
+        return {name: [sample.get(name) for sample in kept] for name in ("t", *HISTORY)}
+
+    def _figures(self, stats: EngineStats, now_s: float) -> dict[str, Any]:
+        recent = [r for r in stats.last_requests if r.ttfa_s is not None and now_s - r.ended_s < FINE_SAMPLES]
+        first_s = sorted(r.ttfa_s for r in recent if r.ttfa_s is not None)
+        sample: dict[str, Any] = {
+            "t": time.time(), "running": stats.state.running, "waiting": stats.state.waiting,
+            "rows": stats.rows_open, "kv": None if stats.lm is None else stats.lm.kv_cache_usage_ratio,
+            "lm_tokens_per_s": None, "audio_s_per_s": None, **self._processes.total(),
+        } | {f"ttfa_p{p}_s": percentile(first_s, p / 100) for p in (50, 95, 99)}  # fmt: skip
+        if self._before is not None:
+            before_s, before = self._before
+            passed_s = max(1e-3, now_s - before_s)
+            sample["audio_s_per_s"] = max(0.0, stats.audio_s_total - before.audio_s_total) / passed_s
+            if stats.lm is not None and before.lm is not None:
+                made = stats.lm.generated_tokens - before.lm.generated_tokens
+                sample["lm_tokens_per_s"] = max(0, made) / passed_s  # a new engine counts from 0
+        return sample
+
+
+def view(
+    stats: EngineStats, in_flight: Sequence[InFlight], sample: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Everything that the tab shows of now."""
+    lm = stats.lm
+    return {
+        "now": dict(sample),
+        "ready": stats.state.ready,
+        "workers": [
+            {"name": w.name, "phase": w.phase, "restarts": w.restarts, "reason": w.reason, "facts": w.facts}
+            for w in stats.state.workers
+        ],
+        "lm": None if lm is None else asdict(lm),
+        "pages": None if lm is None else asdict(kv_pages(in_flight, lm)),
+        "token2wav": None if stats.token2wav is None else asdict(stats.token2wav),
+        "step_s": mean(stats.step_s),
+        "batch_rows": mean(stats.batch_rows),
+        "rtf": mean(stats.rtf),
+        "refused": stats.refused,
+        "underruns": stats.underruns,
+        "finished": dict(stats.finished),
+        "processes": list(parts),
+        "in_flight": [asdict(request) for request in in_flight],
+        "timeline": [bar(request) for request in stats.last_requests],
+    }
+
+
+def bar(request: RequestSummary) -> dict[str, Any]:
+    """A request of the timeline: where each stage ended, in seconds from its coming."""
+    whole_s = request.whole_s
+    queued_s = min(request.queue_s, whole_s)
+    read_s = max(queued_s, whole_s if request.first_token_s is None else request.first_token_s)
+    first_s = max(read_s, whole_s if request.ttfa_s is None else request.ttfa_s)
+    return {
+        "id": request.request_id, "client": request.client, "reason": request.reason,
+        "came_s": request.ended_s - whole_s, "queue_s": queued_s, "read_s": read_s, "first_s": first_s,
+        "whole_s": whole_s, "audio_s": request.audio_s,
+    }  # fmt: skip
+
+
+def percentile(values: Sequence[float], share: float) -> float | None:
+    """The nearest-rank percentile of sorted values; None of none."""
+    return values[min(len(values) - 1, int(share * len(values)))] if values else None
+
+
+def mean(histogram: HistogramSnapshot) -> float | None:
+    return histogram.total / histogram.count if histogram.count else None
+
+
+def _mean(samples: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {"t": samples[-1]["t"]}
+    for name in HISTORY:
+        values = [sample[name] for sample in samples if sample[name] is not None]
+        found[name] = sum(values) / len(values) if values else None
+    return found

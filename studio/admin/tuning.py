@@ -1,0 +1,155 @@
+"""Changing settings of a running engine: checked first, tried before it counts, taken back by itself if it fails.
+
+A change that only new requests see acts at once. One that a worker reads at its start lets new requests wait in line,
+ends or waits for those that run, starts the worker again, and speaks a sentence; whatever goes wrong brings the last
+good settings back. Requests that wait never learn of either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, Protocol
+
+from studio.admin.knobs import changed, worker_of
+from studio.admin.log import ChangeLog
+from studio.admin.planner import Plan
+from studio.engine.worker import WorkerState
+from studio.errors import AdminBusy, InvalidRequest, StudioError
+from studio.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+Phase = Literal["idle", "holding", "restarting", "testing", "rolling back", "failed"]
+
+
+class TunedWorker(Protocol):
+    """What tuning needs of a worker: `engine.worker.WorkerProcess`."""
+
+    state: WorkerState
+
+    async def restart(self, settings: dict[str, Any]) -> None: ...
+
+    async def wait_started(self) -> WorkerState:
+        """Wait for the end of this start. Raises EngineNotReady with the reason when it failed."""
+        ...
+
+
+class HeldEngine(Protocol):
+    """What tuning needs of the engine."""
+
+    async def hold(self, *, abort: bool) -> None: ...
+
+    def release(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a change would do: the names that change, the workers that start again, figures before and after."""
+
+    settings: Settings
+    names: tuple[str, ...]
+    workers: tuple[str, ...]
+    before: Plan
+    after: Plan
+
+
+@dataclass(slots=True)
+class Tuning:
+    """One change at a time. Owner: the event loop. apply: makes the settings act that need no restart."""
+
+    engine: HeldEngine
+    workers: Mapping[str, TunedWorker]
+    settings: Settings
+    log: ChangeLog
+    plan: Callable[[Settings], Plan]
+    apply: Callable[[Settings], None]
+    self_test: Callable[[], Awaitable[float]]
+    phase: Phase = "idle"
+    reason: str = ""
+    """Why the last change was taken back; empty after one that went well."""
+    _task: asyncio.Task[None] | None = field(default=None, repr=False)
+
+    @property
+    def device(self) -> str:
+        return str(self.workers["lm"].state.facts.get("device", "cpu"))
+
+    def preview(self, changes: Mapping[str, object]) -> Preview:
+        """Raises: InvalidRequest naming the setting and the bound that it broke."""
+        new = changed(self.settings, changes, self.device)
+        names = tuple(n for n in changes if getattr(new, n) != getattr(self.settings, n))
+        workers = tuple(sorted({worker for n in names if (worker := worker_of(n))}))
+        return Preview(new, names, workers, self.plan(self.settings), self.plan(new))
+
+    def begin(self, changes: Mapping[str, object], who: str, *, abort: bool = False, force: bool = False) -> Preview:
+        """Start a change; `phase` and the log tell how it goes.
+
+        abort: end the requests that run in place of waiting for them. force: try what the planner says cannot fit.
+        Raises: InvalidRequest for what cannot be; AdminBusy while another change is under way. Nothing was begun.
+        """
+        if self._task is not None and not self._task.done():
+            raise AdminBusy("admin.busy")
+        preview = self.preview(changes)
+        if not preview.after.fits and not force:
+            tokens, wanted = preview.after.kv_tokens, preview.settings.max_model_len
+            raise InvalidRequest("admin.does_not_fit", param="max_model_len", tokens=tokens, wanted=wanted)
+        self._task = asyncio.create_task(self._change(preview, who, abort), name="tuning")
+        return preview
+
+    async def settled(self) -> None:
+        """Wait for the end of the present change."""
+        if self._task is not None:
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _change(self, preview: Preview, who: str, abort: bool) -> None:
+        old, new = self.settings, preview.settings
+        outcome, self.reason = "applied", ""
+        try:
+            if preview.workers:
+                self.phase = "holding"
+                await self.engine.hold(abort=abort)
+                await self._restart(preview.workers, new)
+            self.apply(new)
+            self.settings = new
+        except (StudioError, TimeoutError) as error:
+            self.reason = str(error)
+            outcome = await self._back(preview.workers, old)
+        finally:
+            self.engine.release()
+        self.phase = "failed" if outcome == "failed" else "idle"
+        values = [{name: getattr(s, name) for name in preview.names} for s in (old, new)]
+        logger.warning("settings %s by %s: %s %s", outcome, who, values[1], self.reason)
+        self.log.add(who, *values, outcome, self.reason, asdict(preview.after), self._found())
+
+    async def _restart(self, names: tuple[str, ...], settings: Settings) -> None:
+        self.phase = "restarting"
+        await self._start(names, settings)
+        self.phase = "testing"
+        await self.self_test()
+
+    async def _start(self, names: tuple[str, ...], settings: Settings) -> None:
+        await asyncio.gather(*(self.workers[name].restart(settings.for_worker()) for name in names))
+        await asyncio.gather(*(self.workers[name].wait_started() for name in names))
+
+    async def _back(self, names: tuple[str, ...], old: Settings) -> str:
+        """The last good settings again; "rolled back", or "failed" when even they do not start."""
+        logger.warning("the new settings failed, going back: %s", self.reason)
+        self.phase = "rolling back"
+        try:
+            await self._start(names, old)
+        except (StudioError, TimeoutError) as error:
+            self.reason = f"{self.reason} / {error}"
+            return "failed"
+        return "rolled back"
+
+    def _found(self) -> dict[str, object]:
+        """The figures of the plan that the workers know after their start."""
+        facts = self.workers["lm"].state.facts
+        return {"kv_blocks": facts.get("kv_cache_blocks"), "block_size_tokens": facts.get("block_size_tokens")}

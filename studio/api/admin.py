@@ -1,0 +1,147 @@
+"""/admin: the live view of the engine, its knobs, and changing them; every route but the way in asks for a session."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
+from pydantic import BaseModel, Field
+
+from studio.admin.access import ADMIN_COOKIE, SESSION_S
+from studio.admin.knobs import rows, tunable
+from studio.admin.log import ChangeLog
+from studio.admin.office import Office
+from studio.admin.tuning import Tuning
+from studio.engine.engine import Engine
+from studio.errors import NotFound
+
+NO_STORE = {"Cache-Control": "no-store"}
+Changes = Annotated[dict[str, bool | int | float | str | None], Field(max_length=50)]
+PresetName = Annotated[str, Field(min_length=1, max_length=60)]
+
+
+class Entry(BaseModel):
+    password: Annotated[str, Field(max_length=500)]
+
+
+class Wanted(BaseModel):
+    """A change. running: what becomes of requests that run when a worker must start again."""
+
+    changes: Changes
+    running: Literal["drain", "abort"] = "drain"
+    force: bool = False
+
+
+class Preset(BaseModel):
+    settings: Changes
+
+
+def admin_router(office: Office, engine: Engine) -> APIRouter:
+    """The routes of the Admin tab. The tab itself holds no data; whoever has no session gets 401 from all of these."""
+
+    access, monitor = office.access, office.monitor
+
+    def who(request: Request) -> str:
+        return access.who(request.cookies.get(ADMIN_COOKIE, ""))
+
+    open_router = APIRouter(prefix="/admin")
+    router = APIRouter(prefix="/admin", dependencies=[Depends(who)])
+
+    @open_router.post("/login")
+    async def enter(entry: Entry, request: Request) -> Response:
+        cookie = access.enter(entry.password)
+        reply = JSONResponse({"ok": True}, headers=NO_STORE)
+        path = f"{request.scope.get('root_path', '')}/admin"
+        reply.set_cookie(
+            ADMIN_COOKIE, cookie, max_age=int(SESSION_S), path=path, httponly=True, samesite="strict",
+            secure=request.url.scheme == "https",
+        )  # fmt: skip
+        return reply
+
+    @router.post("/logout")
+    async def leave(request: Request) -> dict[str, bool]:
+        access.leave(request.cookies.get(ADMIN_COOKIE, ""))
+        return {"ok": True}
+
+    @router.get("/live")
+    async def live() -> Response:
+        return Response(monitor.live, media_type="application/json", headers=NO_STORE)
+
+    @router.get("/history")
+    async def history(span: Literal["10m", "24h"] = "10m") -> JSONResponse:
+        return JSONResponse(monitor.history(span), headers=NO_STORE)
+
+    @router.post("/requests/{request_id}/abort")
+    async def abort(request_id: str) -> dict[str, bool]:
+        if not engine.abort(request_id):
+            raise NotFound("admin.no_request", request=request_id[:40])
+        return {"ok": True}
+
+    include_tuning(router, office.tuning, office.log, who)
+    both = APIRouter()
+    both.include_router(open_router)
+    both.include_router(router)
+    return both
+
+
+def include_tuning(router: APIRouter, tuning: Tuning, log: ChangeLog, who: Callable[[Request], str]) -> None:
+    """Knobs, changes, presets and export."""
+
+    @router.get("/knobs")
+    async def knobs() -> JSONResponse:
+        return JSONResponse({"knobs": rows(tuning.settings), **progress(tuning)}, headers=NO_STORE)
+
+    @router.post("/preview")
+    async def preview(wanted: Wanted) -> dict[str, object]:
+        found = tuning.preview(wanted.changes)
+        return {
+            "names": found.names, "workers": found.workers,
+            "before": asdict(found.before), "after": asdict(found.after),
+        }  # fmt: skip
+
+    @router.post("/apply")
+    async def apply(wanted: Wanted, request: Request) -> JSONResponse:
+        found = tuning.begin(wanted.changes, who(request), abort=wanted.running == "abort", force=wanted.force)
+        return JSONResponse({"names": found.names, "workers": found.workers}, 202, NO_STORE)
+
+    @router.get("/changes")
+    async def changes() -> JSONResponse:
+        latest = await asyncio.to_thread(log.latest)
+        return JSONResponse({"changes": latest, **progress(tuning)}, headers=NO_STORE)
+
+    @router.get("/presets")
+    async def presets() -> Mapping[str, object]:
+        return await asyncio.to_thread(log.presets)
+
+    @router.put("/presets/{name}")
+    async def save_preset(name: PresetName, preset: Preset) -> dict[str, bool]:
+        tuning.preview(preset.settings)  # what could never be applied is not saved
+        await asyncio.to_thread(log.save_preset, name, preset.settings)
+        return {"ok": True}
+
+    @router.delete("/presets/{name}")
+    async def delete_preset(name: str) -> dict[str, bool]:
+        await asyncio.to_thread(log.delete_preset, name)
+        return {"ok": True}
+
+    @router.get("/export")
+    async def export(form: Literal["toml", "env"] = "toml") -> PlainTextResponse:
+        values = {name: getattr(tuning.settings, name) for name in tunable()}
+        lines = [line(form, name, value) for name, value in values.items() if value is not None]
+        return PlainTextResponse("\n".join(lines) + "\n", headers=NO_STORE)
+
+
+def progress(tuning: Tuning) -> dict[str, object]:
+    return {"phase": tuning.phase, "reason": tuning.reason}
+
+
+def line(form: str, name: str, value: object) -> str:
+    """A setting as --config reads it, or as the environment has it."""
+    if form == "env":
+        return f"STUDIO_{name.upper()}={str(value).lower() if isinstance(value, bool) else value}"
+    quoted = f'"{value}"' if isinstance(value, str) else str(value).lower()
+    return f"{name} = {quoted}"

@@ -1,0 +1,228 @@
+"""/admin: who may enter, what is shown, and settings that change while requests wait."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import httpx
+import pytest
+from fastapi.routing import APIRoute
+
+from studio.backends.fake import Finish, Say, WaitFor
+from tests.api.conftest import Service, clip_samples
+
+PASSWORD = "open sesame"
+
+
+@pytest.fixture
+def looked_after(start_service) -> Service:
+    service = start_service("--admin-password", PASSWORD)
+    service.store.add(clip_samples(), 24000, "hello there", name="Ada")
+    return service
+
+
+def enter(service: Service, password: str = PASSWORD) -> httpx.Client:
+    client = httpx.Client(base_url=service.url, timeout=30)
+    client.post("/admin/login", json={"password": password}).raise_for_status()
+    return client
+
+
+def settle(service: Service) -> None:
+    asyncio.run_coroutine_threadsafe(service.office.tuning.settled(), service.loop).result(30)
+
+
+def speech(service: Service, text: str = "one two three") -> httpx.Response:
+    body = {"input": text, "voice": "Ada", "response_format": "pcm"}
+    return httpx.post(f"{service.url}/v1/audio/speech", json=body, timeout=60)
+
+
+def test_every_admin_route_refuses_who_has_not_entered(looked_after: Service) -> None:
+    routes = [r for r in looked_after.app.routes if isinstance(r, APIRoute) and r.path.startswith("/admin/")]
+    named = [r for r in routes if r.path not in ("/admin/login", "/admin/{path:path}")]
+    assert len(named) >= 10
+    for route in named:
+        path = route.path.format(request_id="x", name="x", path="x")
+        for method in route.methods:
+            reply = httpx.request(method, looked_after.url + path, json={"changes": {}, "settings": {}})
+            assert (reply.status_code, reply.json()["error"]["code"]) == (401, "admin_only"), (method, path)
+
+
+def test_token_of_the_start_lets_one_person_in(start_service) -> None:
+    service = start_service()
+    token = service.office.access.token
+    assert len(token) >= 20
+    client = enter(service, token)
+    assert client.get("/admin/live").status_code == 200
+    again = httpx.post(f"{service.url}/admin/login", json={"password": token})
+    assert again.status_code == 401 and "used" in again.json()["error"]["message"]
+
+
+def test_wrong_passwords_are_slowed_down(looked_after: Service) -> None:
+    tries = [httpx.post(f"{looked_after.url}/admin/login", json={"password": "no"}) for _ in range(6)]
+    assert [t.status_code for t in tries] == [401] * 5 + [429]
+    assert int(tries[-1].headers["retry-after"]) >= 1
+
+
+def test_leaving_ends_the_session(looked_after: Service) -> None:
+    client = enter(looked_after)
+    cookie = client.cookies["studio_admin"]
+    client.post("/admin/logout").raise_for_status()
+    assert httpx.get(f"{looked_after.url}/admin/live", cookies={"studio_admin": cookie}).status_code == 401
+
+
+def test_live_view_shows_requests_and_their_share_of_the_kv_cache(looked_after: Service) -> None:
+    client = enter(looked_after)
+    going = asyncio.Event()
+    looked_after.lm.enqueue(Say(40), WaitFor(going), Finish())
+    speaking = threading.Thread(target=speech, args=(looked_after,))
+    speaking.start()
+    looked_after.until(lambda: any(r.tokens == 40 for r in looked_after.engine.in_flight()))
+    asyncio.run_coroutine_threadsafe(looked_after.office.monitor.sample(), looked_after.loop).result(10)
+    shown = client.get("/admin/live").json()
+    (request,) = shown["in_flight"]
+    assert request["tokens"] == 40 and request["kv_tokens"] > 40
+    (share,) = shown["pages"]["shares"]
+    assert share["blocks"] == -(-request["kv_tokens"] // shown["pages"]["block_size_tokens"])
+    held = sum(s["blocks"] - s["shared"] for s in shown["pages"]["shares"])
+    assert shown["pages"]["held"] - held == shown["pages"]["difference"]
+    looked_after.in_loop(going.set)
+    speaking.join(30)
+    looked_after.until(looked_after.is_idle)
+    asyncio.run_coroutine_threadsafe(looked_after.office.monitor.sample(), looked_after.loop).result(10)
+    shown = client.get("/admin/live").json()
+    assert shown["in_flight"] == [] and shown["pages"]["shares"] == []
+    bar = shown["timeline"][-1]
+    assert bar["reason"] == "stop"
+    assert 0 <= bar["queue_s"] <= bar["read_s"] <= bar["first_s"] <= bar["whole_s"]
+    history = client.get("/admin/history").json()
+    assert len(history["t"]) == len(history["kv"]) >= 2
+
+
+def test_abort_of_a_request_tells_its_listener(looked_after: Service) -> None:
+    client = enter(looked_after)
+    never = asyncio.Event()
+    looked_after.lm.enqueue(WaitFor(never), Finish())
+    replies: list[httpx.Response] = []
+    waiting = threading.Thread(target=lambda: replies.append(speech(looked_after)))
+    waiting.start()
+    looked_after.until(lambda: len(looked_after.engine.in_flight()) == 1)
+    (request,) = looked_after.engine.in_flight()
+    assert client.post(f"/admin/requests/{request.request_id}/abort").status_code == 200
+    waiting.join(30)
+    assert "administrator" in replies[0].json()["error"]["message"]
+    assert client.post("/admin/requests/nobody/abort").status_code == 404
+    looked_after.until(looked_after.is_idle)
+
+
+def test_live_knob_acts_without_a_restart(looked_after: Service) -> None:
+    client = enter(looked_after)
+    reply = client.post("/admin/apply", json={"changes": {"queue_size": 0, "max_running": 1, "top_p": 0.5}})
+    assert reply.status_code == 202, reply.text
+    assert reply.json()["workers"] == []
+    settle(looked_after)
+    assert looked_after.worker.restarted == []
+    going = asyncio.Event()
+    looked_after.lm.enqueue(Say(5), WaitFor(going), Finish())
+    speaking = threading.Thread(target=speech, args=(looked_after,))
+    speaking.start()
+    looked_after.until(lambda: len(looked_after.lm.samplings) == 1)
+    assert looked_after.lm.samplings[0].top_p == 0.5
+    assert speech(looked_after).status_code == 429
+    looked_after.in_loop(going.set)
+    speaking.join(30)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"max_num_seqs": 0}, "max_num_seqs"),
+        ({"block_size": 40}, "block_size"),
+        ({"max_num_seqs": 512, "max_num_batched_tokens": 100}, "max_num_batched_tokens"),
+        ({"port": 1}, "port"),
+        ({"no_such": 1}, "no_such"),
+        ({"kv_cache_gib": 0.05, "max_model_len": 32768}, "max_model_len"),
+    ],
+)
+def test_bad_value_is_refused_before_anything_stops(looked_after: Service, changes: dict, named: str) -> None:
+    reply = enter(looked_after).post("/admin/apply", json={"changes": changes})
+    assert (reply.status_code, reply.json()["error"]["param"]) == (400, named)
+    assert looked_after.worker.restarted == [] and looked_after.engine.state().ready
+
+
+def test_restart_lets_new_requests_wait_and_then_serves_them(looked_after: Service) -> None:
+    client = enter(looked_after)
+    going = asyncio.Event()
+    looked_after.lm.enqueue(Say(5), WaitFor(going), Finish())
+    replies: list[httpx.Response] = []
+
+    def ask() -> None:
+        replies.append(speech(looked_after))
+
+    first = threading.Thread(target=ask)
+    first.start()
+    looked_after.until(lambda: looked_after.engine.state().running == 1)
+    assert client.post("/admin/apply", json={"changes": {"max_num_seqs": 4}}).json()["workers"] == ["lm"]
+    looked_after.until(lambda: looked_after.office.tuning.phase == "holding")
+    assert client.post("/admin/apply", json={"changes": {"top_k": 5}}).status_code == 409
+    others = [threading.Thread(target=ask) for _ in range(2)]
+    for other in others:
+        other.start()
+    looked_after.until(lambda: looked_after.engine.state().waiting == 2)
+    assert looked_after.worker.restarted == []  # who speaks is waited for
+    looked_after.in_loop(going.set)
+    settle(looked_after)
+    for thread in (first, *others):
+        thread.join(30)
+    assert [reply.status_code for reply in replies] == [200] * 3
+    assert looked_after.worker.restarted[-1]["max_num_seqs"] == 4
+    assert "admin_password" not in looked_after.worker.restarted[-1]
+    (change,) = client.get("/admin/changes").json()["changes"]
+    assert (change["outcome"], change["before"], change["after"]) == (
+        "applied", {"max_num_seqs": 16}, {"max_num_seqs": 4},
+    )  # fmt: skip
+
+
+def test_failed_restart_goes_back_by_itself_and_says_why(looked_after: Service) -> None:
+    client = enter(looked_after)
+    looked_after.worker.refuses = lambda settings: settings["max_model_len"] == 2048
+    client.post("/admin/apply", json={"changes": {"max_model_len": 2048}}).raise_for_status()
+    settle(looked_after)
+    assert [r["max_model_len"] for r in looked_after.worker.restarted] == [2048, 4096]
+    state = client.get("/admin/changes").json()
+    assert state["changes"][0]["outcome"] == "rolled back"
+    assert "no room for the KV cache" in state["reason"]
+    assert speech(looked_after).status_code == 200
+
+
+def test_requests_that_run_can_be_ended_for_a_restart(looked_after: Service) -> None:
+    client = enter(looked_after)
+    never = asyncio.Event()
+    looked_after.lm.enqueue(WaitFor(never), Finish())
+    replies: list[httpx.Response] = []
+    waiting = threading.Thread(target=lambda: replies.append(speech(looked_after)))
+    waiting.start()
+    looked_after.until(lambda: looked_after.engine.state().running == 1)
+    wanted = {"changes": {"flow_steps": 6}, "running": "abort"}
+    assert client.post("/admin/apply", json=wanted).json()["workers"] == ["token2wav"]
+    settle(looked_after)
+    waiting.join(30)
+    assert replies[0].status_code == 503 and looked_after.engine.state().ready
+
+
+def test_preview_compares_the_plans(looked_after: Service) -> None:
+    found = enter(looked_after).post("/admin/preview", json={"changes": {"kv_cache_gib": 1.0}}).json()
+    assert found["names"] == ["kv_cache_gib"] and found["workers"] == ["lm"]
+    assert found["after"]["kv_blocks"] == pytest.approx(2 * found["before"]["kv_blocks"], abs=1)
+
+
+def test_presets_and_export(looked_after: Service) -> None:
+    client = enter(looked_after)
+    assert client.put("/admin/presets/night", json={"settings": {"max_num_seqs": 0}}).status_code == 400
+    client.put("/admin/presets/night", json={"settings": {"max_running": 2}}).raise_for_status()
+    assert client.get("/admin/presets").json() == {"night": {"max_running": 2}}
+    client.delete("/admin/presets/night").raise_for_status()
+    assert client.delete("/admin/presets/night").status_code == 404
+    assert "max_running = 8\n" in client.get("/admin/export").text
+    exported = client.get("/admin/export?form=env").text
+    assert "STUDIO_MAX_RUNNING=8\n" in exported and PASSWORD not in exported

@@ -1,0 +1,126 @@
+"""Shares of the KV cache, plans, sessions and the ring of samples, each by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from studio.admin.access import FAILURE_WINDOW_S, SESSION_S, AdminAccess
+from studio.admin.knobs import rows, tunable, worker_of
+from studio.admin.kv_pages import kv_pages
+from studio.admin.monitor import COARSE_EVERY, FINE_SAMPLES, Monitor
+from studio.admin.planner import LmSizes, Machine, plan
+from studio.admin.processes import ProcessMeter
+from studio.backends.fake import ManualClock
+from studio.engine.stats import EngineState, EngineStats, Histogram, InFlight
+from studio.errors import AdminLocked, AdminRefused
+from studio.protocols import LmStats
+from studio.settings import Settings
+
+SIZES = LmSizes(layers=8, kv_heads=2, head_size=64, weight_bytes=10**9)
+CPU = Machine("cpu", 0, None, None)
+
+
+def in_flight(name: str, tokens: int, prefix: int, voice: str = "v") -> InFlight:
+    return InFlight(name, "client", voice, "speaking", 1.0, 10, tokens, prefix, 0.0)
+
+
+def test_shares_are_whole_blocks_and_a_shared_begin_counts_once() -> None:
+    lm = LmStats(kv_cache_usage_ratio=11 / 100, kv_cache_blocks=100, block_size_tokens=32)
+    requests = [
+        in_flight("a", 100, 70), in_flight("b", 130, 70), in_flight("c", 33, 40, "other"), in_flight("d", 0, 0),
+    ]  # fmt: skip
+    pages = kv_pages(requests, lm)
+    assert [(s.request_id, s.blocks, s.shared) for s in pages.shares] == [("a", 4, 0), ("b", 5, 2), ("c", 2, 0)]
+    assert (pages.held, pages.difference) == (11, 2)
+
+
+def test_plan_counts_bytes_as_the_cache_has_them() -> None:
+    settings = Settings(kv_cache_gib=1.0, block_size=32, max_num_seqs=512, max_running=512)
+    found = plan(settings, SIZES, CPU)
+    assert found.kv_bytes_per_token == 2 * 8 * 2 * 64 * 4
+    assert found.kv_blocks == 2**30 // (32 * found.kv_bytes_per_token)
+    assert found.streams == found.kv_blocks // found.request_blocks and found.bound == "kv_cache"
+    halved = plan(settings.model_copy(update={"dtype": "bfloat16"}), SIZES, CPU)
+    assert halved.kv_blocks == 2 * found.kv_blocks
+
+
+def test_plan_names_what_binds_and_whether_a_request_fits() -> None:
+    few = plan(Settings(max_num_seqs=3), SIZES, CPU)
+    assert (few.streams, few.bound) == (3, "max_num_seqs")
+    slow = plan(Settings(), SIZES, Machine("cpu", 0, 2.2, 0.8))
+    assert (slow.streams, slow.bound, slow.audio_s_per_s) == (2, "measured_rate", 2.2)
+    assert not plan(Settings(kv_cache_gib=0.05, max_model_len=32768), SIZES, CPU).fits
+
+
+def test_plan_of_a_gpu_leaves_room_for_the_weights() -> None:
+    gpu = Machine("cuda", 10 * 10**9, None, None)
+    found = plan(Settings(gpu_memory_utilization=0.5), SIZES, gpu)
+    assert found.kv_blocks == (5 * 10**9 - 10**9) // (32 * 2 * 8 * 2 * 64 * 2)
+
+
+def test_sessions_end_by_themselves_and_failures_are_forgiven_in_time() -> None:
+    clock = ManualClock()
+    access = AdminAccess("secret", clock)
+    cookie = access.enter("secret")
+    assert access.who(cookie)
+    clock.advance(SESSION_S + 1)
+    with pytest.raises(AdminRefused):
+        access.who(cookie)
+    for _ in range(5):
+        with pytest.raises(AdminRefused):
+            access.enter("guess")
+    with pytest.raises(AdminLocked):
+        access.enter("secret")
+    clock.advance(FAILURE_WINDOW_S)
+    assert access.who(access.enter("secret"))
+
+
+def test_every_knob_says_its_range_and_when_it_acts() -> None:
+    table = {str(row["name"]): row for row in rows(Settings())}
+    assert table.keys() == tunable().keys()
+    assert table["max_num_seqs"] | {"effect": ""} == {
+        "name": "max_num_seqs", "group": "lm", "unit": "requests", "least": 1, "most": 512, "choices": None,
+        "default": 16, "value": 16, "effect": "", "kind": "int", "acts": "restart",
+    }  # fmt: skip
+    assert worker_of("flow_steps") == "token2wav" and worker_of("top_p") is None
+    assert not {"api_key", "admin_password", "data_dir", "port"} & table.keys()
+
+
+class StillEngine:
+    """Speaks steadily: each look finds 25 more tokens and one more second of sound."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    async def stats(self) -> EngineStats:
+        self.looks += 1
+        nothing = Histogram((1.0,)).snapshot()
+        state = EngineState(True, False, False, "stage.ready", 1.0, 0.0, (), 1, 0)
+        return EngineStats(
+            state, {}, nothing, nothing, nothing, nothing, nothing, float(self.looks), 0, None, (), 1,
+            lm=LmStats(0.5, 100, 32, 1, generated_tokens=25 * self.looks),
+        )  # fmt: skip
+
+    def in_flight(self) -> tuple[InFlight, ...]:
+        return (in_flight("a", 64, 0),)
+
+
+def test_monitor_keeps_ten_minutes_finely_and_a_day_by_the_minute() -> None:
+    clock = ManualClock()
+    monitor = Monitor(StillEngine(), ProcessMeter(dict), clock, clock.sleep)
+
+    async def look(times: int) -> None:
+        for _ in range(times):
+            clock.advance(1.0)
+            await monitor.sample()
+
+    asyncio.run(look(FINE_SAMPLES + COARSE_EVERY))
+    fine, coarse = monitor.history("10m"), monitor.history("24h")
+    assert len(fine["t"]) == FINE_SAMPLES and len(coarse["t"]) == (FINE_SAMPLES + COARSE_EVERY) // COARSE_EVERY
+    assert fine["lm_tokens_per_s"][-1] == pytest.approx(25) and fine["audio_s_per_s"][-1] == pytest.approx(1)
+    assert coarse["kv"] == [0.5] * len(coarse["t"])
+    shown = json.loads(monitor.live)
+    assert shown["pages"]["difference"] == 50 - 2
