@@ -108,9 +108,9 @@ class EngineStats:
     measured_rate: float | None
     last_requests: tuple[RequestSummary, ...]
     rows_open: int
-    refused: int = 0
     lm: LmStats | None = None
     token2wav: Token2WavStats | None = None
+    refused: int = 0
 
 
 class Histogram:

@@ -26,6 +26,7 @@ def values(stats: EngineStats) -> dict[Metric, Value]:
         names.REQUESTS_RUNNING: stats.state.running,
         names.REQUESTS_WAITING: stats.state.waiting,
         names.REQUESTS_FINISHED: stats.finished,
+        names.REQUESTS_REFUSED: stats.refused,
         names.QUEUE_SECONDS: stats.queue_s,
         names.TTFA_SECONDS: stats.ttfa_s,
         names.RTF_RATIO: stats.rtf,

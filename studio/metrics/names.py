@@ -25,6 +25,9 @@ REQUESTS_FINISHED = Metric(
     "Requests ended: stop, aborted, or the error's code.",
     "reason",
 )
+REQUESTS_REFUSED = Metric(
+    "studio_requests_refused_total", "counter", "Requests that found no place, neither to run nor to wait."
+)
 QUEUE_SECONDS = Metric(
     "studio_request_queue_seconds", "histogram", "Time from admission to the start of the speech LM."
 )
