@@ -13,7 +13,9 @@ from studio.admin.office import limits_of, open_office
 from studio.admin.planner import LmSizes
 from studio.api.arrival import Arrival
 from studio.api.web import build_web
+from studio.audio.ffmpeg import ffmpeg_available
 from studio.checkpoint import check_files, fingerprint, read_checkpoint
+from studio.engine.ears_client import EarsClient
 from studio.engine.engine import Engine
 from studio.engine.lm_client import SpeechLMClient
 from studio.engine.token2wav_client import PromptEncoderClient, Token2WavClient
@@ -24,6 +26,7 @@ from studio.hub.listing import Repository
 from studio.library.prompts import VoicePrompts
 from studio.library.starters import add_starters
 from studio.library.store import VoiceStore
+from studio.messages import render
 from studio.settings import Settings, exit_on_error
 from studio.setup.registration import ensure_registered
 from studio.speech import ServedModel, SynthesisRequest
@@ -38,14 +41,14 @@ def build(settings: Settings) -> FastAPI:
     checkpoint = read_checkpoint(Path(settings.model_dir))
     check_files(checkpoint.folder)
     supervision = Supervision(start_timeout_s=settings.start_timeout_s)
-    lm_worker, token2wav_worker = (
+    lm_worker, token2wav_worker, ears_worker = (
         WorkerProcess(
             [sys.executable, "-m", f"studio.backends.{program}"],
             name,
             settings.for_worker(),
             supervision=supervision,
         )
-        for name, program in (("lm", "vllm_lm"), ("token2wav", "torch_token2wav"))
+        for name, program in (("lm", "vllm_lm"), ("token2wav", "torch_token2wav"), ("ears", "ears"))
     )
     frontend = TextFrontend.load(
         checkpoint.tokenizer_folder,
@@ -87,7 +90,8 @@ def build(settings: Settings) -> FastAPI:
     workers = {"lm": lm_worker, "token2wav": token2wav_worker}
     sizes = LmSizes.of(checkpoint)
     office = open_office(engine, workers, settings, model, checkpoint.sampling, sizes, self_test)
-    return build_web(engine, store, prompts, settings, model, office=office)
+    ears = EarsClient(ears_worker, settings.asr_model)
+    return build_web(engine, store, prompts, settings, model, ears, office=office)
 
 
 def application(settings: Settings) -> FastAPI | Arrival:
@@ -109,6 +113,8 @@ def main(argv: list[str]) -> None:
     logging.basicConfig(
         level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
+    if not ffmpeg_available():
+        logging.getLogger("studio").warning("%s", render("doctor.ffmpeg_missing"))
     try:
         app = application(settings)
     except CheckpointError as error:

@@ -25,6 +25,7 @@ StudioError
     SpeechLMError         500  the speech LM failed for this request
     Token2WavError        500  the sound of this request could not be made
   EngineDead              503  the engine process ended; it is being started again
+  AsrUnavailable          501  no recogniser of words is set up, or it cannot be loaded
   RequestAborted          499  the listener left; counted, never shown
   CheckpointError         500  a weight file that does not fit, and the first key of it
   HubError                502  the checkpoint cannot be fetched from its hub
@@ -186,6 +187,11 @@ class EngineDead(StudioError):
     http_status = 503
     retryable = True
     code = "engine_restarting"
+
+
+class AsrUnavailable(StudioError):
+    http_status = 501
+    code = "asr_unavailable"
 
 
 class RequestAborted(StudioError):

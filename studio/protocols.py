@@ -167,6 +167,52 @@ class PromptEncoder(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class HeardWord:
+    """A word that a recogniser heard, with its marks; ratio: how sure it is, 0..1."""
+
+    text: str
+    start_s: float
+    end_s: float
+    ratio: float
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """What was heard in a sound, in order. language: a code such as "en", or "" if nobody told."""
+
+    words: tuple[HeardWord, ...]
+    language: str = ""
+
+    @property
+    def text(self) -> str:
+        return "".join(word.text for word in self.words).strip()
+
+
+class Ears(Protocol):
+    """What is heard in a sound: whose voice it is, and which words, if a recogniser is set up."""
+
+    recogniser: str
+    """Name of the model for words; "" if none is set up."""
+
+    async def start(self) -> None:
+        """Begin to start; returns at once. Calls wait until it is up."""
+        ...
+
+    async def embed(self, sounds: Sequence[Float32]) -> Float32:
+        """Speaker embeddings of length 1 of sounds at 16 kHz, 25 ms at least: [n, 192]. Their products are likeness.
+
+        Raises: EngineNotReady, EngineDead.
+        """
+        ...
+
+    async def transcribe(self, samples: Float32) -> Transcript:
+        """The words of a sound, float32 [n] at 16 kHz. Raises AsrUnavailable, QueueFull, EngineNotReady, EngineDead."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
 class BackendProgress:
     """Where a worker stands while it starts. stage: a catalogue key; fraction: 0..1."""
 

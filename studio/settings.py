@@ -76,6 +76,9 @@ class Settings(BaseModel):
     top_k: int | None = knob(None, "Most candidates of the sampling where a request names none; unset: the checkpoint's own.", group="sampling", unit="tokens", applies="next request", ge=1, le=200)
     repetition_window: int | None = knob(None, "Spoken tokens that are not drawn again at once where a request names none; 0: off; unset: the checkpoint's own.", group="sampling", unit="tokens", applies="next request", ge=0, le=50)
 
+    asr_model: str = knob("", "Recogniser of words for transcripts and checks: a folder with a faster-whisper model, or a name such as small, which is fetched once from the Hugging Face hub; empty: none.", group="asr")
+    asr_threads: int = knob(0, "CPU threads of the recogniser; 0: half of the cores.", group="asr", unit="threads", ge=0, le=256)
+
     queue_size: int = knob(32, "Requests waiting before new ones are refused with 429.", group="limits", unit="requests", applies="next request", ge=0, le=10000)
     max_running: int = knob(8, "Requests voiced at once; further ones wait in line.", group="limits", unit="requests", applies="next request", ge=1, le=512)
     max_per_client: int = knob(8, "Requests running or waiting for one client.", group="limits", unit="requests", applies="next request", ge=1, le=1000)

@@ -18,7 +18,14 @@ VOICES = ("Ada", "Bob")
 def app_on_fakes(folder: Path) -> object:
     """The whole application on fakes, with two voices in its library."""
     from studio.api.web import build_web
-    from studio.backends.fake import FakePromptEncoder, ScriptedSpeechLM, SineToken2Wav, WordFrontend, sine
+    from studio.backends.fake import (
+        FakePromptEncoder,
+        ScriptedEars,
+        ScriptedSpeechLM,
+        SineToken2Wav,
+        WordFrontend,
+        sine,
+    )
     from studio.engine.engine import Engine
     from studio.library.prompts import VoicePrompts
     from studio.library.store import VoiceStore
@@ -33,7 +40,7 @@ def app_on_fakes(folder: Path) -> object:
         if name not in known:
             store.add(sine(200.0 + 150 * number, 0, 4 * 24_000), 24_000, "hello there", name=name)
     prompts = VoicePrompts(store, FakePromptEncoder(), settings.folder("prompts"), "fake")
-    return build_web(engine, store, prompts, settings, ServedModel("fake-model"))
+    return build_web(engine, store, prompts, settings, ServedModel("fake-model"), ScriptedEars())
 
 
 class FakeStudio:

@@ -5,6 +5,7 @@ import { watchEngine } from "./status.js";
 
 let player = null;
 let lookAtEngine = null;
+let warnedOf = null; // the transcript that was told once to be another than what is heard
 let draft = { url: null, transcript: null, id: null };
 
 export async function mountPlayer(root) {
@@ -98,6 +99,10 @@ window.studio = {
       if (seed?.trim()) {
         if (!/^\d{1,10}$/.test(seed.trim())) throw mistake("request.seed", "seed");
         changes.seed = Number(seed);
+      }
+      if (own && warnedOf !== transcript && document.querySelector("#agreement [data-state=differs]")) {
+        warnedOf = transcript;
+        throw mistake("transcript.differs", "ref_text");
       }
       if (own) changes.voice = await draftOf(clip, transcript, signal);
       return changes;

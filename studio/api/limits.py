@@ -12,7 +12,14 @@ from studio.api.errors import language_of, reply
 from studio.errors import ClientError, ClipTooLarge, RequestTooLarge
 
 BODY_MAX_MB = 1.0
-CLIP_PATHS = ("/v1/audio/voices", "/gradio_api/upload")
+CLIP_PATHS = (
+    "/v1/audio/voices",
+    "/v1/audio/clips/check",
+    "/v1/audio/clips/mend",
+    "/v1/audio/clips/transcript",
+    "/v1/audio/speech/check",
+    "/gradio_api/upload",
+)
 ARCHIVE_PATHS = re.compile(r"/v1/(audio/voice-bundles|listening/(tests/\w+/material|import))")
 ARCHIVE_MAX_MB = 200.0
 """Many clips at once, or an archive of them."""

@@ -9,10 +9,9 @@ from fastapi import APIRouter, File, Form, Request, UploadFile
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict
 
-from studio.audio.check import usable_clip
-from studio.audio.decode import ReferenceClip
+from studio.api.clips import read_clip
 from studio.audio.encode import encode_file
-from studio.errors import ClientError, ClipTooLarge, InvalidRequest
+from studio.errors import ClientError, InvalidRequest
 from studio.library.prompts import VoicePrompts
 from studio.library.store import BIN_LIFE_S, VoiceStore
 from studio.library.voice import Voice, check_name, check_transcript, is_unicode
@@ -64,24 +63,6 @@ def wire(voice: Voice) -> dict[str, object]:
     if voice.deleted_s is not None:
         found["restore_until"] = int(voice.deleted_s + BIN_LIFE_S)
     return found
-
-
-async def read_clip(upload: UploadFile, settings: Settings) -> ReferenceClip:
-    """The uploaded clip, decoded and judged; its file name is never used."""
-    limit = int(settings.max_clip_mb * 1_000_000)
-    data = await upload.read(limit + 1)
-    if len(data) > limit:
-        raise ClipTooLarge(
-            "clip.too_large",
-            param="audio_sample",
-            megabytes=(upload.size or len(data)) / 1e6,
-            limit=settings.max_clip_mb,
-        )
-    try:
-        return await asyncio.to_thread(usable_clip, data)
-    except ClientError as error:
-        error.param = "audio_sample"  # the room of sound does not know how fields are named
-        raise
 
 
 def check_consent(consent: str) -> str:

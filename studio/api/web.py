@@ -21,6 +21,7 @@ from studio.admin.office import Office
 from studio.api import errors
 from studio.api.admin import admin_router
 from studio.api.bundles import bundles_router
+from studio.api.clips import clips_router
 from studio.api.designs import designs_router
 from studio.api.gate import Gate
 from studio.api.guard import Guard
@@ -42,6 +43,7 @@ from studio.library.prompts import VoicePrompts
 from studio.library.pronunciations import Pronunciations
 from studio.library.store import VoiceStore
 from studio.messages import LANGUAGES
+from studio.protocols import Ears
 from studio.script.runner import ScriptRunner
 from studio.script.store import ScriptStore
 from studio.settings import Settings
@@ -74,6 +76,7 @@ def build_web(
     prompts: VoicePrompts,
     settings: Settings,
     model: ServedModel,
+    ears: Ears,
     now: Callable[[], float] = time.time,
     office: Office | None = None,
 ) -> FastAPI:
@@ -89,6 +92,7 @@ def build_web(
         engine.on_ready(prompts.prepare_expected)
         for voice in in_order(store, LANGUAGES[0])[:1]:
             prompts.expect(voice)  # the one that the page picks at first
+        await ears.start()
         await engine.start()
         runner.resume()
         if office is not None:
@@ -103,6 +107,7 @@ def build_web(
             await runner.close()
             await jobs.close()
             await engine.close()
+            await ears.close()
             store.close()
             pronunciations.close()
             takes.close()
@@ -126,6 +131,7 @@ def build_web(
     app.include_router(pronunciations_router(pronunciations, store))
     app.include_router(takes_router(takes, engine, store, prompts, guard.client_of))
     app.include_router(scripts_router(scripts, takes, store, runner, guard.client_of))
+    app.include_router(clips_router(ears, settings))
     app.include_router(voices_router(store, prompts, settings))
     app.include_router(designs_router(store, prompts))
     app.include_router(bundles_router(store, prompts))
@@ -159,4 +165,4 @@ def build_web(
         allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
         allow_headers=["Authorization", "Content-Type"],
     )
-    return mount_page(app, build_page(store, prompts, settings))
+    return mount_page(app, build_page(store, prompts, settings, ears))

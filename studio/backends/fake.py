@@ -14,12 +14,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.errors import EngineDead, SpeechLMError
-from studio.protocols import LmPrompt, LmStats, LmTurn, RowStep, StepResult, Token2WavStats, TokenDelta
+from studio.errors import AsrUnavailable, EngineDead, SpeechLMError
+from studio.protocols import (
+    HeardWord,
+    LmPrompt,
+    LmStats,
+    LmTurn,
+    RowStep,
+    StepResult,
+    Token2WavStats,
+    TokenDelta,
+    Transcript,
+)
 from studio.speech import (
     BLOCK_TOKENS,
     LOOKAHEAD_TOKENS,
     MEL_BINS,
+    PROMPT_RATE_HZ,
     SAMPLE_RATE_HZ,
     SAMPLES_PER_TOKEN,
     SPEAKER_DIM,
@@ -285,3 +296,42 @@ def sine(hertz: float, start: int, end: int) -> Float32:
     """Samples start to end of the sine that began at sample 0."""
     phase = 2 * np.pi * hertz / SAMPLE_RATE_HZ * np.arange(start, end, dtype=np.float64)
     return (0.5 * np.sin(phase)).astype(np.float32)
+
+
+class ScriptedEars:
+    """Hears the words that were enqueued, else none, and one voice in everything, but for `voices` if that is set.
+
+    recogniser: "" to be without one.
+    """
+
+    def __init__(self) -> None:
+        self._texts: deque[str] = deque()
+        self.forget()
+
+    def forget(self) -> None:
+        """As at the start."""
+        self.recogniser = "scripted"
+        self.voices: Float32 | None = None  # [n, 192]: what the next sounds embed to, over and over
+        self._texts.clear()
+
+    def enqueue(self, *texts: str) -> None:
+        """What is heard in the next sounds, its words spread over the length of each."""
+        self._texts.extend(texts)
+
+    async def start(self) -> None:
+        return None
+
+    async def embed(self, sounds: Sequence[Float32]) -> Float32:
+        voices = np.eye(1, SPEAKER_DIM, dtype=np.float32) if self.voices is None else self.voices
+        return np.resize(voices, (len(sounds), SPEAKER_DIM))
+
+    async def transcribe(self, samples: Float32) -> Transcript:
+        if not self.recogniser:
+            raise AsrUnavailable("asr.missing")
+        words = self._texts.popleft().split() if self._texts else []
+        word_s = len(samples) / PROMPT_RATE_HZ / max(1, len(words))
+        heard = [HeardWord(f" {word}", n * word_s, (n + 1) * word_s, 1.0) for n, word in enumerate(words)]
+        return Transcript(tuple(heard), "en")
+
+    async def close(self) -> None:
+        return None

@@ -11,6 +11,7 @@ import gradio as gr
 from studio.library.prompts import VoicePrompts
 from studio.library.store import VoiceStore
 from studio.messages import catalogue
+from studio.protocols import Ears
 from studio.settings import Settings
 from studio.ui.scripts import mount_script
 from studio.ui.tabs.studio import studio_tab
@@ -75,7 +76,7 @@ class Page:
     mount: dict[str, Any]
 
 
-def build_page(store: VoiceStore, prompts: VoicePrompts, settings: Settings) -> Page:
+def build_page(store: VoiceStore, prompts: VoicePrompts, settings: Settings, ears: Ears) -> Page:
     """All tabs; queue() limits are ours to set since Gradio's default runs one event at a time."""
     i18n = translations()
     with gr.Blocks(title="CosyVoice Studio", analytics_enabled=False, delete_cache=(3600, 86400)) as blocks:
@@ -88,7 +89,7 @@ def build_page(store: VoiceStore, prompts: VoicePrompts, settings: Settings) -> 
                 padding=False,
             )
         with gr.Tabs(), gr.Tab(i18n("tab.studio"), id="studio"):
-            studio_tab(i18n, store, prompts)
+            studio_tab(i18n, store, prompts, ears)
         gr.Markdown(i18n("page.footer"), elem_id="footer")
     blocks.queue(api_open=False, default_concurrency_limit=8, max_size=64)
     mount = {

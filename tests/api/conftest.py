@@ -21,7 +21,13 @@ from fastapi import FastAPI
 from studio.admin.office import Office, open_office
 from studio.admin.planner import LmSizes
 from studio.api.web import build_web
-from studio.backends.fake import FakePromptEncoder, ScriptedSpeechLM, SineToken2Wav, voice_prompt
+from studio.backends.fake import (
+    FakePromptEncoder,
+    ScriptedEars,
+    ScriptedSpeechLM,
+    SineToken2Wav,
+    voice_prompt,
+)
 from studio.engine.engine import Engine, EngineLimits
 from studio.engine.worker import WorkerState
 from studio.errors import EngineNotReady, InvalidRequest
@@ -123,6 +129,7 @@ class Service:
     loop: asyncio.AbstractEventLoop = field(repr=False)
     clock: WallClock
     office: Office
+    ears: ScriptedEars
 
     def in_loop(self, function: Callable[[], object]) -> None:
         """Run in the service's event loop and wait for it."""
@@ -148,6 +155,7 @@ class Service:
         self.lm.samplings.clear()
         self.lm.ended.clear()
         self.lm._scripts.clear()
+        self.ears.forget()
         for voice in [*self.store.all(), *self.store.discarded()]:
             self.store.delete(voice.id)
         self.store.add(clip_samples(), 24000, "hello there", name="Ada")
@@ -172,7 +180,7 @@ def serve(
     engine = Engine(lm, token2wav, WordFrontend(), limits or EngineLimits(), workers=(worker,))
     store = VoiceStore(settings.folder("library"), settings.max_voices)
     prompts = VoicePrompts(store, FakePromptEncoder(), settings.folder("prompts"), "fake")
-    clock = WallClock()
+    ears, clock = ScriptedEars(), WallClock()
     model = ServedModel("fake-model")
 
     async def self_test() -> float:
@@ -180,7 +188,7 @@ def serve(
 
     workers = {"lm": worker, "token2wav": ScriptedWorker("token2wav")}
     office = open_office(engine, workers, settings, model, model.sampling, LmSizes(8, 2, 64, 0), self_test)
-    app = build_web(engine, store, prompts, settings, model, clock, office)
+    app = build_web(engine, store, prompts, settings, model, ears, clock, office)
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     listener.listen()
@@ -197,7 +205,7 @@ def serve(
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     # The socket listens already, so this waits in its backlog until the service answers.
     httpx.get(f"{url}/health", timeout=60)
-    return Service(url, app, engine, lm, token2wav, worker, store, loops[0], clock, office)
+    return Service(url, app, engine, lm, token2wav, worker, store, loops[0], clock, office, ears)
 
 
 def stop(running: list[tuple[uvicorn.Server, threading.Thread]]) -> None:

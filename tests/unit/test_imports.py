@@ -11,7 +11,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 
 NOUNS = {"speech", "messages", "protocols", "errors", "settings", "checkpoint", "database"}
-SERVED = NOUNS | {"engine", "hub", "library", "listening", "metrics", "audio", "text", "takes", "script", "admin"}
+SERVED = NOUNS | {
+    "engine", "hub", "library", "listening", "metrics", "audio", "text", "takes", "script", "admin", "checks",
+}  # fmt: skip
 COMMAND = SERVED | {"models", "backends", "training"}
 # room or module of studio/ -> what it may import from studio/, besides itself
 MAY_IMPORT: dict[str, set[str]] = {
@@ -32,6 +34,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "library": NOUNS - {"settings"} | {"audio", "text"},
     "takes": NOUNS - {"settings"} | {"audio", "library"},
     "script": NOUNS - {"settings"} | {"audio", "engine", "library", "takes"},
+    "checks": NOUNS - {"settings"} | {"audio", "text"},
     "listening": NOUNS - {"settings"} | {"audio", "text"},
     "metrics": NOUNS | {"engine"},
     "admin": NOUNS | {"engine"},
@@ -46,7 +49,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "readme": {"settings"},
 }
 WEB_ROOMS = SERVED | {"api", "ui"}
-HEAVY = {"torch", "torchaudio", "vllm", "transformers", "onnxruntime"}
+HEAVY = {"torch", "torchaudio", "vllm", "transformers", "onnxruntime", "ctranslate2", "faster_whisper"}
 
 # file -> why it goes against the table
 MAY_ALSO_IMPORT = {

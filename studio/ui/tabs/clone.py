@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import gradio as gr
-import numpy as np
 
-from studio.audio.check import best_part, usable_clip
-from studio.audio.decode import decode_clip
-from studio.errors import StudioError
-from studio.messages import render
-from studio.speech import Float32
-from studio.ui.tabs.events import QUIET, error_place, language_of
+from studio.audio.ffmpeg import ffmpeg_available
+from studio.protocols import Ears
+from studio.ui.tabs.clone_events import CloneEvents
+from studio.ui.tabs.events import QUIET, error_place
 
 
 @dataclass(frozen=True, slots=True)
 class Clone:
-    """The fields of the panel."""
+    """The fields of the panel. mended, heard: hidden, what the last mended clip was and what is heard in the clip."""
 
     clip: gr.Audio
     verdict: gr.Markdown
-    use_best: gr.Button
+    findings: gr.HTML
+    mend: gr.Button
+    before: gr.Audio
+    unmend: gr.Button
+    mended: gr.Textbox
     transcript: gr.Textbox
+    heard: gr.Textbox
+    agreement: gr.HTML
+    use_heard: gr.Button
 
 
-def clone_panel(i18n: gr.I18n) -> Clone:
+def clone_panel(i18n: gr.I18n, hears_words: bool) -> Clone:
     clip = gr.Audio(
         sources=["upload", "microphone"],
         type="filepath",
@@ -36,8 +38,20 @@ def clone_panel(i18n: gr.I18n) -> Clone:
         elem_id="clip",
         buttons=[],
     )
+    if not ffmpeg_available():
+        gr.Markdown(i18n("doctor.ffmpeg_missing"), elem_id="ffmpeg-note", elem_classes="note")
     verdict = gr.Markdown("", elem_id="verdict")
-    use_best = gr.Button(i18n("button.best_part"), size="sm", visible=False, elem_id="use-best")
+    findings = gr.HTML("", elem_id="findings", padding=False)
+    mend = gr.Button(i18n("button.mend"), size="sm", visible=False, elem_id="mend")
+    before = gr.Audio(
+        type="filepath",
+        interactive=False,
+        visible=False,
+        label=i18n("field.clip_before"),
+        elem_id="clip-before",
+        buttons=[],
+    )
+    unmend = gr.Button(i18n("button.unmend"), size="sm", visible=False, elem_id="unmend")
     error_place("clip")
     transcript = gr.Textbox(
         label=i18n("field.transcript"),
@@ -46,34 +60,28 @@ def clone_panel(i18n: gr.I18n) -> Clone:
         elem_id="transcript",
     )
     error_place("transcript")
-    return Clone(clip, verdict, use_best, transcript)
+    if not hears_words:
+        gr.Markdown(i18n("asr.missing"), elem_id="asr-note", elem_classes="note")
+    agreement = gr.HTML("", elem_id="agreement", padding=False)
+    use_heard = gr.Button(i18n("button.use_heard"), size="sm", visible=False, elem_id="use-heard")
+    mended, heard = (gr.Textbox("", visible="hidden", elem_id=name) for name in ("mended", "heard"))
+    return Clone(
+        clip, verdict, findings, mend, before, unmend, mended, transcript, heard, agreement, use_heard
+    )
 
 
-def wire_clone(clone: Clone) -> None:
-    clone.clip.change(on_clip, clone.clip, [clone.verdict, clone.use_best], **QUIET)
+def wire_clone(clone: Clone, ears: Ears) -> None:
+    on = CloneEvents(ears)
+    latest: dict[str, Any] = {**QUIET, "trigger_mode": "always_last"}
+    judged = [clone.verdict, clone.findings, clone.mend, clone.before, clone.unmend]
     clone.clip.change(None, None, None, js="() => { window.studio.forgive('clip'); }")
-    clone.use_best.click(on_best_part, clone.clip, clone.clip, **QUIET)
-
-
-async def on_clip(path: str | None, request: gr.Request) -> tuple[str, Any]:
-    """A sentence on the clip, and the way out if it is only too long."""
-    if not path:
-        return "", gr.Button(visible=False)
-    language = language_of(request)
-    try:
-        found = await asyncio.to_thread(lambda: usable_clip(Path(path).read_bytes()))
-    except StudioError as error:
-        return f"⚠️ {error.message(language)}", gr.Button(visible=error.key == "clip.too_long")
-    return "✅ " + render("page.clip_good", language, seconds=found.seconds), gr.Button(visible=False)
-
-
-async def on_best_part(path: str | None) -> Any:
-    if not path:
-        return None
-    part = await asyncio.to_thread(lambda: best_part(decode_clip(Path(path).read_bytes())))
-    return as_sound(part.samples, part.sample_rate_hz)
-
-
-def as_sound(samples: Float32, rate_hz: int) -> tuple[int, np.ndarray]:
-    """As gr.Audio wants it; int16, since Gradio would stretch float samples to full scale."""
-    return rate_hz, (np.clip(samples, -1, 1) * 32767).astype(np.int16)
+    given = clone.clip.change(on.clip, [clone.clip, clone.mended], judged, **latest)
+    clone.mend.click(on.mend, clone.clip, [clone.clip, clone.before, clone.mended], **QUIET)
+    clone.unmend.click(lambda before: before, clone.before, clone.clip, **QUIET)
+    if ears.recogniser:
+        told = [clone.agreement, clone.use_heard]
+        heard = [clone.heard, clone.transcript, *told]
+        given.then(on.hear, [clone.clip, clone.transcript, clone.heard], heard, **QUIET)
+        clone.transcript.change(on.typed, [clone.transcript, clone.heard], told, **latest)
+        use = "(heard) => { window.studio.forgive('transcript'); return heard; }"
+        clone.use_heard.click(None, clone.heard, clone.transcript, js=use)

@@ -9,6 +9,7 @@ import gradio as gr
 from studio.library.prompts import VoicePrompts
 from studio.library.store import VoiceStore
 from studio.messages import catalogue
+from studio.protocols import Ears
 from studio.ui.scripts import mount_script
 from studio.ui.tabs.clone import Clone, clone_panel, wire_clone
 from studio.ui.tabs.events import QUIET, TabEvents, error_place
@@ -56,20 +57,20 @@ class Speech:
     seed: gr.Textbox
 
 
-def studio_tab(i18n: gr.I18n, store: VoiceStore, prompts: VoicePrompts) -> None:
+def studio_tab(i18n: gr.I18n, store: VoiceStore, prompts: VoicePrompts, ears: Ears) -> None:
     """Lay the tab out, then wire it."""
     with gr.Row(equal_height=False):
         with gr.Column(scale=2, min_width=320):
-            source = source_column(i18n)
+            source = source_column(i18n, bool(ears.recogniser))
         with gr.Column(scale=3, min_width=320):
             speech = speech_column(i18n)
     wire_source(source, TabEvents(store, prompts))
-    wire_clone(source.clone)
+    wire_clone(source.clone, ears)
     wire_keep(source.keep, source.clone.clip, source.clone.transcript, source.voice, store)
     wire_speech(source, speech)
 
 
-def source_column(i18n: gr.I18n) -> Source:
+def source_column(i18n: gr.I18n, hears_words: bool) -> Source:
     with gr.Tabs(elem_id="source"):
         with gr.Tab(i18n("tab.pick"), id="pick") as pick:
             voice = gr.Dropdown([], label=i18n("field.voice"), elem_id="voice", filterable=True)
@@ -85,7 +86,7 @@ def source_column(i18n: gr.I18n) -> Source:
                 i18n("button.delete"), size="sm", variant="secondary", elem_id="delete-voice", visible=False
             )
         with gr.Tab(i18n("tab.clone"), id="clone") as own:
-            clone = clone_panel(i18n)
+            clone = clone_panel(i18n, hears_words)
             keep = keep_part(i18n)
     return Source(pick, own, voice, details, delete, clone, keep)
 
