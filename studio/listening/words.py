@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from studio.text.normalize import HANZI
+from studio.text.language import HANZI
 
 _WORD = re.compile(rf"{HANZI.pattern}|[^\W_]+(?:'[^\W_]+)*")
 

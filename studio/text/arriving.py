@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from studio.text.normalize import HANZI, TAG, only_marks
+from studio.text.language import HANZI
+from studio.text.normalize import TAG, only_marks
 from studio.text.segment import SegmentLimits, sentence_ends, spoken_s
 
 _SURE_END = re.compile(r"[。！？…；\n][\"'”’）)】》」』]*$")

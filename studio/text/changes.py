@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-from studio.text.normalize import HANZI, only_marks
+from studio.text.language import HANZI
+from studio.text.normalize import only_marks
 from studio.text.pauses import without_pauses
 
 _PIECE = re.compile(rf"{HANZI.pattern}|(?:(?!{HANZI.pattern})[\w'’])+|\S")

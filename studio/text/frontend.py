@@ -15,6 +15,8 @@ from studio.errors import InvalidRequest
 from studio.speech import Segment, SynthesisRequest
 from studio.text import normalize as normalizing
 from studio.text import pauses
+from studio.text.gather import gather
+from studio.text.language import language_of
 from studio.text.segment import SegmentLimits, cut
 from studio.text.tokenize import END_OF_PROMPT, load_tokenizer, text_ids
 
@@ -100,8 +102,20 @@ class TextFrontend:
         return tuple(segments)
 
     def _spoken_segments(self, text: str) -> list[Segment]:
-        pieces = cut(normalizing.normalize(text), self._limits)
-        return [s for s in (self._segment(piece) for piece in pieces) if s.token_ids]
+        normalised = self._normalised(text)
+        if self._kind == "spoken":
+            pieces = cut(normalised, self._limits)
+        else:
+            pieces = gather(normalised, len if normalizing.is_chinese(normalised) else self._token_count)
+        return [s for s in (self._segment(piece.strip()) for piece in pieces) if s.token_ids]
+
+    def _normalised(self, text: str) -> str:
+        text = normalizing.normalize(text)
+        official = self._kind == "raw" and normalizing.is_chinese(text)
+        return normalizing.as_official_chinese(text) if official else text
+
+    def _token_count(self, text: str) -> int:
+        return len(text_ids(self._tokenizer, text))
 
     def prompt_ids(self, request: SynthesisRequest) -> tuple[int, ...]:
         """Ids before the text: the transcript of the prompt speech, whole, or the instruction with its end mark.
@@ -111,7 +125,9 @@ class TextFrontend:
         if request.mode == "instruct":
             instruction = request.instructions.removesuffix(END_OF_PROMPT) + END_OF_PROMPT
             return text_ids(self._tokenizer, instruction)
-        text = normalizing.normalize(request.voice.prompt_text) if request.mode == "zero_shot" else ""
+        text = self._normalised(request.voice.prompt_text) if request.mode == "zero_shot" else ""
+        if self._kind == "raw":
+            return text_ids(self._tokenizer, text)  # no mark is added to a transcript, as in training
         return self._segment(text).token_ids if text else ()
 
     def lead(self, prompt_ids: Sequence[int]) -> int:
@@ -128,7 +144,7 @@ class TextFrontend:
             raise InvalidRequest(
                 "text.unsupported_word", param="input", word=word, languages=", ".join(self._languages)
             )
-        read = self._read(normalizing.normalize(words))
+        read = self._read(self._normalised(words))
         # The blank before a word is part of its first id, and normalising takes those at the ends away.
         before = " " if words[:1].isspace() and not read[:1].isspace() else ""
         return text_ids(self._tokenizer, before + read) if read else ()
@@ -146,7 +162,8 @@ class TextFrontend:
 
     def _segment(self, piece: str) -> Segment:
         # A piece that stops without a mark is read on as if words were missing.
-        text = piece if piece[-1] in ".!?。！？…" else piece.rstrip(" ,;:，、；：") + _full_stop(piece)
+        ends = ".!?。！？…" if self._kind == "spoken" else ".!?。！？…;:；：、”\""
+        text = piece if piece[-1] in ends else piece.rstrip(" ,;:，、；：") + _full_stop(piece)
         read = self._read(text)
         return Segment(text, text_ids(self._tokenizer, read) if read else ())
 
@@ -160,7 +177,7 @@ def _is_foreign_letter(character: str) -> bool:
 
 
 def _full_stop(text: str) -> str:
-    return "。" if normalizing.is_chinese(text) else "."
+    return "。" if language_of(text) in ("zh", "ja") else "."
 
 
 def _spoken(text: str) -> str:

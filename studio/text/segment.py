@@ -7,11 +7,12 @@ Works on characters and an estimate of their length in speech; knows no tokenize
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from studio.text.normalize import HANZI, TAG, only_marks
+from studio.text.language import HANZI
+from studio.text.normalize import TAG, only_marks
 
 HANZI_S = 0.22
 LETTER_S = 0.065
@@ -54,6 +55,17 @@ def cut(text: str, limits: SegmentLimits = SegmentLimits()) -> list[str]:
 def sentence_ends(text: str) -> list[int]:
     """Places behind which a new sentence begins, in order."""
     return sorted(at for at, worth in _places(text).items() if worth == _SENTENCE)
+
+
+def fit(text: str, length: Callable[[str], int], most: int) -> list[str]:
+    """A text cut at its best places into parts of like length, none of which measures more than `most`."""
+    places, parts = _places(text), max(1, -(-length(text) // most))
+    while True:
+        most_s = 1.25 * spoken_s(text) / parts
+        cuts = [text[start:end] for start, end in _fit(text, 0, len(text), places, most_s)]
+        if parts >= len(text) or all(length(piece) <= most for piece in cuts):
+            return cuts
+        parts += 1
 
 
 def spoken_s(text: str) -> float:

@@ -7,7 +7,7 @@ import pytest
 from studio.parity.run import run_fixture
 from tests.parity.conftest import FIXTURES, GOLDEN
 
-WAITING = {"06_bistream", "07_text"}  # for the code that they hold
+WAITING = {"06_bistream"}  # for the code that they hold
 NAMES = [
     pytest.param(n, marks=pytest.mark.full) if n.endswith("_full") else n
     for n in GOLDEN.names()
