@@ -17,6 +17,7 @@ CLIP_PATHS = (
     "/v1/audio/clips/check",
     "/v1/audio/clips/mend",
     "/v1/audio/clips/transcript",
+    "/v1/audio/conversions",
     "/v1/audio/speech/check",
     "/gradio_api/upload",
 )

@@ -12,6 +12,7 @@ from studio.api.errors import language_of
 from studio.engine.engine import Engine
 from studio.messages import render
 from studio.metrics.exporter import CONTENT_TYPE, exposition
+from studio.speech import ServedModel
 
 
 class PlayerReport(BaseModel):
@@ -22,12 +23,22 @@ class PlayerReport(BaseModel):
     played_ms: Annotated[float, Field(ge=0, le=3_600_000)]
 
 
-def service_router(engine: Engine, model_name: str) -> APIRouter:
+def service_router(engine: Engine, model: ServedModel) -> APIRouter:
     router = APIRouter()
 
     @router.get("/v1/models")
     async def models() -> dict[str, object]:
-        entry = {"id": model_name, "object": "model", "created": 0, "owned_by": "cosyvoice-studio"}
+        """The one model, and what it honours."""
+        entry = {
+            "id": model.name,
+            "object": "model",
+            "created": 0,
+            "owned_by": "cosyvoice-studio",
+            "modes": model.modes,
+            "sound_tags": model.sound_tags,
+            "languages": model.languages,
+            "interleaved_text": model.interleaved,
+        }
         return {"object": "list", "data": [entry]}
 
     @router.get("/health")

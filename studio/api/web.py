@@ -22,6 +22,7 @@ from studio.api import errors
 from studio.api.admin import admin_router
 from studio.api.bundles import bundles_router
 from studio.api.clips import clips_router
+from studio.api.conversion import conversion_router
 from studio.api.designs import designs_router
 from studio.api.gate import Gate
 from studio.api.guard import Guard
@@ -126,6 +127,7 @@ def build_web(
     errors.install(app)
     jobs = Jobs()
     app.include_router(speech_router(speaking, guard.client_of))
+    app.include_router(conversion_router(engine, store, prompts, settings, model, guard.client_of))
     app.include_router(jobs_router(speaking, jobs, guard.client_of))
     app.include_router(preview_router(speaking))
     app.include_router(pronunciations_router(pronunciations, store))
@@ -135,7 +137,7 @@ def build_web(
     app.include_router(voices_router(store, prompts, settings))
     app.include_router(designs_router(store, prompts))
     app.include_router(bundles_router(store, prompts))
-    app.include_router(service_router(engine, model.name))
+    app.include_router(service_router(engine, model))
     listening = app.state.listening = install_listening(app, engine, store, prompts, takes, settings, model, guard, now)
 
     if office is not None:

@@ -131,7 +131,7 @@ class Engine:
 
         Raises: InvalidRequest for the text, EngineNotReady, EngineDraining, QueueFull; nothing was started.
         """
-        self._refuse_unless_ready()
+        self.refuse_unless_ready()
         text = request.read_as or request.text
         self._text.check(text)
         with self._entered(request.client, urgent=request.quality == "fast") as ticket:
@@ -150,7 +150,7 @@ class Engine:
         pieces: of the text, cut anywhere. Each sentence is spoken once it is whole; with `request.interleaved` the LM
         begins before that. Raises as submit; what is wrong with the text is told by the stream.
         """
-        self._refuse_unless_ready()
+        self.refuse_unless_ready()
         with self._entered(request.client, urgent=request.quality == "fast") as ticket:
             choice = self._outlook.choice(request, GUESSED_TEXT_IDS)
             asking = await self._asking(request, choice)
@@ -162,7 +162,7 @@ class Engine:
 
     async def convert(self, request: ConversionRequest) -> SpeechStream:
         """Begin to say what another clip says. Raises EngineNotReady, EngineDraining, QueueFull."""
-        self._refuse_unless_ready()
+        self.refuse_unless_ready()
         with self._entered(request.client) as ticket:
             sources = of_tokens(request.speech_tokens.tolist())
             return self._begin(request, sources, ticket, Choice("balanced", "quality.usual"), 0)
@@ -217,7 +217,7 @@ class Engine:
         Raises: InvalidRequest for the text, EngineNotReady, EngineDraining.
         """
         self._text.check(text)
-        self._refuse_unless_ready()
+        self.refuse_unless_ready()
 
     async def preview(self, text: str, speed: float) -> tuple[Sequence[Segment], float]:
         """The text as it would be spoken, and for how many seconds; needs no model. Raises InvalidRequest text.*."""
@@ -336,7 +336,8 @@ class Engine:
             await asyncio.gather(self._loop_task, return_exceptions=True)
         await asyncio.gather(self._lm.close(), self._token2wav.close())
 
-    def _refuse_unless_ready(self) -> None:
+    def refuse_unless_ready(self) -> None:
+        """Refuse while the models are not up. Raises EngineNotReady, EngineDraining."""
         if self._draining:
             raise EngineDraining("engine.draining")
         if self._held:  # workers are being restarted on purpose; the line is kept for them

@@ -22,7 +22,7 @@ from studio.library.blend import blend
 from studio.library.store import VoiceStore
 from studio.library.voice import Source, Voice
 from studio.protocols import PromptEncoder
-from studio.speech import PROMPT_MAX_S, TOKEN_RATE_HZ, VoicePrompt
+from studio.speech import PROMPT_MAX_S, TOKEN_RATE_HZ, Float32, Int32, VoicePrompt
 
 EXPECTED_VOICES = 4
 MAX_ENCODES = 1
@@ -75,6 +75,11 @@ class VoicePrompts:
         parts = [await self._of_source(part.source) for part in voice.parts]
         mixed = blend([p.speaker_embedding for p in parts], [p.weight for p in voice.parts])
         return replace(prompt, key=self.key(voice), speaker_embedding=mixed)
+
+    async def speech_tokens_of(self, samples: Float32, sample_rate_hz: int) -> Int32:
+        """What a clip says as speech tokens, int32 [N]; nothing is kept of it. Raises as `of`."""
+        async with self._encodes:
+            return (await self._encoder.encode(samples, sample_rate_hz, "")).speech_tokens
 
     async def _of_source(self, source: Source) -> VoicePrompt:
         name = _file_name(source)
