@@ -9,6 +9,7 @@ from fastapi import FastAPI, Request
 from studio.api.guard import Guard
 from studio.api.listening import listening_router
 from studio.api.listening_material import material_router
+from studio.api.listening_report import report_router
 from studio.api.listening_speech import ConditionSpeech
 from studio.api.owners import Owners
 from studio.api.rating import rating_router
@@ -51,5 +52,6 @@ def install_listening(
 
     app.include_router(listening_router(room, owners, speech, takes_of))
     app.include_router(material_router(room, owners))
+    app.include_router(report_router(room, owners))
     app.include_router(rating_router(room, guard.client_of))
     return room

@@ -104,12 +104,13 @@ class Listener:
 
         Args:    samples: float32 [N] in [-1, 1] at 16 kHz.
         """
-        segments, _ = self._model(language).transcribe(  # type: ignore[attr-defined]
+        segments, _ = self.load(language).transcribe(  # type: ignore[attr-defined]
             samples, language=language, beam_size=1, temperature=0.0, condition_on_previous_text=False
         )
         return "".join(segment.text for segment in segments).strip()
 
-    def _model(self, language: Language) -> object:
+    def load(self, language: Language) -> object:
+        """The model of a language, loaded once. Raises ImportError where its packages are not installed."""
         if language not in self._models:
             from faster_whisper import WhisperModel
 

@@ -16,7 +16,7 @@ from studio.listening.design import Design
 from studio.listening.generation import Speak, Utterance
 from studio.listening.material import ready
 from studio.listening.orders import Trial
-from studio.listening.raters import RaterStore
+from studio.listening.raters import Rater, RaterStore
 from studio.listening.sessions import Session
 from studio.listening.store import GivenClip, ListeningStore
 from studio.speech import SAMPLE_RATE_HZ
@@ -106,18 +106,19 @@ def next_pair(design: Design, votes: Iterable[Answer]) -> tuple[str, str]:
     return min(pairs, key=lambda pair: counts[frozenset(pair)])
 
 
-def weights(votes: Iterable[Answer], sides: Iterable[tuple[str, int]]) -> dict[str, float]:
-    """How much each vote of a rater counts: less than 1 beyond 20 votes, 0 for who always takes one button.
-
-    Args:    sides: rater and button (0 first, 1 second) of every vote that preferred one.
-    """
-    counts = Counter(vote.rater for vote in votes)
-    taken: dict[str, Counter[int]] = {}
-    for rater, side in sides:
-        taken.setdefault(rater, Counter())[side] += 1
+def vote_weights(raters: Iterable[Rater], votes: Iterable[Answer]) -> dict[str, float]:
+    """How much each vote of a rater counts: less than 1 beyond 20 votes, 0 for who always takes one button."""
+    plans = {rater.id: rater.plan for rater in raters}
+    counts: Counter[str] = Counter()
+    sides: Counter[tuple[str, int]] = Counter()
+    for vote in votes:
+        counts[vote.rater] += 1
+        if vote.score in (0.0, 1.0):
+            chosen = vote.condition if vote.score else vote.against
+            sides[vote.rater, plans[vote.rater][vote.position - 1].slots.index(chosen)] += 1
     found = {}
     for rater, count in counts.items():
-        most = max(taken.get(rater, Counter({0: 0})).values())
+        most = max(sides[rater, 0], sides[rater, 1])
         one_sided = count >= ONE_SIDED_VOTES and most >= ONE_SIDED_RATIO * count
         found[rater] = 0.0 if one_sided else min(1.0, FULL_WEIGHT_VOTES / count)
     return found

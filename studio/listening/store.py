@@ -174,6 +174,15 @@ class ListeningStore:
             (self._files / test / row["file"]).unlink(missing_ok=True)
         self._db.run(f"DELETE FROM clip WHERE {where}", test, condition, stage, item)
 
+    def keep_measures(self, test: str, body: str) -> None:
+        """What instruments said of the clips, as JSON, in place of what was said before."""
+        self._db.run("INSERT OR REPLACE INTO measures VALUES (?, ?)", test, body)
+
+    def measures(self, test: str) -> str:
+        """That JSON; "" if nothing was measured."""
+        row = self._db.row("SELECT body FROM measures WHERE test = ?", test)
+        return row["body"] if row else ""
+
     def invite(self, test: str, name: str, expires_s: float) -> Invitation:
         made = Invitation(secrets.token_urlsafe(16), test, name, expires_s)
         self._db.run(

@@ -94,6 +94,7 @@ def test_the_mixed_model_agrees_with_lme4(kind: str) -> None:
     ]
     cells = np.unique([f"{a.condition}/{a.against}" for a in answers], return_inverse=True)[1]
     fitted = mixed.fit(np.array([a.score for a in answers]), cells, *codes)
+    assert fitted is not None
     assert close(fitted.means, expected["means"])
     assert close(fitted.errors(), expected["errors"])
     assert close(fitted.criterion, expected["criterion"])

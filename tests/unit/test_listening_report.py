@@ -12,7 +12,7 @@ import pytest
 from studio.listening.answers import Kind, Role
 from studio.listening.companion import Clip, Companion, companion, correlations, to_json
 from studio.listening.report import document, picture_names, render_html, render_pdf, render_picture
-from studio.listening.report.document import Paragraph, Table
+from studio.listening.report.blocks import Paragraph, Table
 from studio.listening.statistics.analysis import Analysis, Options, analyse
 from studio.listening.statistics.simulate import Simulated, simulate
 from studio.messages import LANGUAGES, catalogue

@@ -9,6 +9,9 @@ import pytest
 
 from studio.listening import coverage
 from studio.listening.answers import Answer, Kind, Role, Study
+from studio.listening.arena import vote_weights
+from studio.listening.orders import Trial
+from studio.listening.raters import Rater
 from studio.listening.statistics import power, ranking, simulate, tests
 from studio.listening.statistics.analysis import Options, analyse, bounds_of
 from studio.listening.statistics.intervals import Bounds, interval
@@ -193,6 +196,41 @@ def test_the_mixed_model_is_fitted_on_request_only_and_for_scores_only() -> None
         wanted = analyse(study.answers(), study.study(), Options(mixed=True)).everyone.mixed
         assert (wanted is not None) == (kind not in (Kind.AB, Kind.ABX, Kind.INTELLIGIBILITY))
         assert analyse(study.answers(), study.study()).everyone.mixed is None
+
+
+def test_scores_that_leave_nothing_to_chance_get_no_mixed_model() -> None:
+    study = drawn(Kind.MOS)
+    flat = [replace(a, score=3.0 if a.rater < "r04" else 4.0) for a in study.answers()]
+    assert analyse(flat, study.study(), Options(mixed=True)).everyone.mixed is None
+
+
+def test_the_arena_counts_who_votes_often_less_and_who_takes_one_button_not_at_all() -> None:
+    study = drawn(Kind.AB)
+    whole = analyse(study.answers(), study.study()).everyone
+    halved = analyse(study.answers(), study.study(), Options(weights={"r00": 0.5, "r01": 0.0})).everyone
+    assert (whole.raters, halved.raters) == (8, 7)
+    sums, weights = study.totals().sums[:, 0], study.totals().weights[:, 0]
+    factors = np.array([0.5, 0, 1, 1, 1, 1, 1, 1])
+    assert halved.cells[0].value.value == pytest.approx((factors @ sums) / (factors @ weights))
+
+
+def test_vote_weights_come_from_how_often_and_which_button() -> None:
+    def votes(rater: str, count: int, side: int | None) -> tuple[Rater, list[Answer]]:
+        slots = [("a", "b") if k % 2 else ("b", "a") for k in range(count)]
+        plan = tuple(Trial(Role.TEST, f"i{k}", pair) for k, pair in enumerate(slots))
+        chosen = ["a" if side is None else pair[side] for pair in slots]
+        said = [
+            Answer("t", rater, "k", k + 1, Kind.AB, Role.TEST, f"i{k}", "a", float(one == "a"), "b")
+            for k, one in enumerate(chosen)
+        ]
+        return Rater(rater, "t", 0, "", plan, None, None, ""), said
+
+    raters, said = zip(votes("few", 5, 0), votes("many", 40, None), votes("lazy", 12, 1), strict=True)
+    assert vote_weights(raters, [vote for own in said for vote in own]) == {
+        "few": 1.0,
+        "many": 0.5,
+        "lazy": 0.0,
+    }
 
 
 def test_a_test_without_answers_has_an_empty_analysis() -> None:

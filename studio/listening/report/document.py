@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from studio.listening import coverage
 from studio.listening.answers import PAIRED, Kind
 from studio.listening.companion import Companion, correlations
+from studio.listening.report.blocks import Block, Document, Paragraph, Picture, Section, Table
 from studio.listening.report.pictures import picture_names
 from studio.listening.report.wording import NOTHING, SHARES, Wording, chance, plain
 from studio.listening.statistics.analysis import Analysis, Contrast, Result
@@ -16,51 +16,6 @@ from studio.listening.statistics.screening import Rule
 
 # Fewer raters than the fewest that intervals were tried on.
 FEW_RATERS = min(coverage.RATERS)
-
-
-@dataclass(frozen=True, slots=True)
-class Paragraph:
-    """A sentence or a few; `warning` must not be overlooked."""
-
-    text: str
-    warning: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Rows below a heading; the first cell of a row names it."""
-
-    caption: str
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Picture:
-    """One of `pictures.picture_names`, and what it shows in words."""
-
-    name: str
-    shows: str
-
-
-Block = Paragraph | Table | Picture
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A titled part of a report."""
-
-    title: str
-    blocks: tuple[Block, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """A report, ready to be written in any form."""
-
-    language: str
-    title: str
-    sections: tuple[Section, ...]
 
 
 def document(analysis: Analysis, language: str, companion: Companion | None = None) -> Document:

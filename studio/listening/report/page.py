@@ -5,7 +5,8 @@ from __future__ import annotations
 from html import escape
 
 from studio.listening.companion import Companion
-from studio.listening.report.document import Block, Paragraph, Picture, Table, document
+from studio.listening.report.blocks import Block, Paragraph, Picture, Table
+from studio.listening.report.document import document
 from studio.listening.report.pictures import render_picture
 from studio.listening.statistics.analysis import Analysis
 

@@ -8,7 +8,8 @@ from html import escape
 from typing import Any
 
 from studio.listening.companion import Companion
-from studio.listening.report.document import Block, Paragraph, Picture, Table, document
+from studio.listening.report.blocks import Block, Paragraph, Picture, Table
+from studio.listening.report.document import document
 from studio.listening.report.pictures import FONT, render_picture
 from studio.listening.statistics.analysis import Analysis
 

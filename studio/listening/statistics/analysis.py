@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from itertools import combinations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -218,6 +218,8 @@ def _mixed(answers: list[Answer], study: Study, totals: Totals) -> MixedResult |
         np.array([items.index(answer.item) for answer in answers]),
     ]
     fitted = mixed.fit(np.array([score for _, score in told]), *places)
+    if fitted is None:
+        return None
     # Cautious: as many degrees of freedom as the smaller of the two samples leaves.
     edge = t.ppf((1 + LEVEL) / 2, min(len(items), len(totals.raters)) - 1)
     rows = tuple(
@@ -228,3 +230,21 @@ def _mixed(answers: list[Answer], study: Study, totals: Totals) -> MixedResult |
         for cell, mean, error in zip(totals.cells, fitted.means, fitted.errors(), strict=True)
     )
     return MixedResult(rows, fitted.rater_sd, fitted.item_sd, fitted.residual_sd)
+
+
+def as_json(analysis: Analysis) -> dict[str, Any]:
+    """The analysis as JSON can hold it: nouns as objects, what is not a number as null."""
+    told: dict[str, Any] = _plain(analysis)
+    return told
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "_asdict"):
+        return {name: _plain(part) for name, part in value._asdict().items()}
+    if is_dataclass(value):
+        return {part.name: _plain(getattr(value, part.name)) for part in fields(value)}
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, (tuple, list, frozenset)):
+        return [_plain(part) for part in (sorted(value) if isinstance(value, frozenset) else value)]
+    return None if isinstance(value, float) and not np.isfinite(value) else value

@@ -25,17 +25,19 @@ class Mixed(NamedTuple):
         return np.sqrt(np.diag(self.covariance))
 
 
-def fit(scores: np.ndarray, conditions: np.ndarray, raters: np.ndarray, items: np.ndarray) -> Mixed:
+def fit(scores: np.ndarray, conditions: np.ndarray, raters: np.ndarray, items: np.ndarray) -> Mixed | None:
     """Fit N scores [N]; the others give each one's condition, rater and item as numbers from 0, int [N].
 
-    Raises:  ValueError if there are not more scores than conditions.
+    None where conditions, raters and items explain the scores wholly: nothing is left to tell effects from chance.
     """
     from scipy.optimize import minimize
 
     design = np.eye(conditions.max() + 1)[conditions]
     groups = (np.eye(raters.max() + 1)[raters], np.eye(items.max() + 1)[items])
-    if len(scores) <= design.shape[1]:
-        raise ValueError("too few scores for a mixed model")
+    every = np.concatenate([design, *groups], axis=1)
+    left = scores - every @ np.linalg.lstsq(every, scores)[0]
+    if left @ left < 1e-9 * len(scores):
+        return None
     parts = _Parts(design, groups, scores)
     best = minimize(
         lambda ratios: parts.solve(abs(ratios))[0],

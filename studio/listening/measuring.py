@@ -1,0 +1,39 @@
+"""Runs `python -m studio.evaluate.companion` over a test's export, in a process of its own: its judges load torch."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from pathlib import Path
+
+from studio.errors import ListeningConflict
+
+COMMAND = "studio.evaluate.companion"
+LONGEST_S = 1800
+
+
+async def measure(export: bytes) -> str:
+    """What the command prints for this export; it takes about a second a clip.
+
+    Raises:  ListeningConflict with the command's last line if it fails or takes more than half an hour.
+    """
+    with tempfile.TemporaryDirectory(prefix="studio-measure-") as folder:
+        file = Path(folder) / "export.zip"
+        file.write_bytes(export)
+        running = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", COMMAND, str(file),
+            cwd=Path(__file__).resolve().parents[2], stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        try:
+            said, complaints = await asyncio.wait_for(running.communicate(), LONGEST_S)
+        except TimeoutError:
+            said, complaints = b"", f"more than {LONGEST_S} s".encode()
+        finally:
+            if running.returncode is None:  # out of time, or whoever asked has left
+                running.kill()
+                await running.wait()
+    if running.returncode or not said:
+        lines = complaints.decode("utf-8", "replace").strip().splitlines()
+        raise ListeningConflict("report.not_measured", reason=lines[-1] if lines else "-")
+    return said.decode("utf-8")
