@@ -42,7 +42,8 @@ LANGUAGES = ("en", "zh", "ja", "ko")
 class Checkpoint:
     """id: name in /v1/models; text_frontend: "raw" or "spoken" (text/spoken.py).
 
-    Speech tokens of a segment are at least min_token_text_ratio and at most max_token_text_ratio times its text ids.
+    Speech tokens of a segment are at least min_token_text_ratio and at most max_token_text_ratio times its text ids;
+    most_tokens_are_end: speech of the greatest number ends there, as upstream's does, and is no error.
     sampling: what a request that names no sampling gets. modes, sound_tags, interleaved: what it honours, as in
     ServedModel. The defaults are the official model's.
     """
@@ -53,6 +54,7 @@ class Checkpoint:
     languages: tuple[str, ...] = LANGUAGES
     min_token_text_ratio: float = 2.0
     max_token_text_ratio: float = 20.0
+    most_tokens_are_end: bool = True
     sampling: Sampling = field(default_factory=Sampling)
     modes: tuple[Mode, ...] = MODES
     sound_tags: tuple[str, ...] = SOUND_TAGS
@@ -128,13 +130,20 @@ def check_files(folder: Path) -> list[Path]:
     if missing:
         raise CheckpointError("checkpoint.missing_file", file=missing, folder=folder)
     for name in wanted:
-        with (folder / name).open("rb") as file:
-            head = file.read(len(LFS_POINTER))
-        if head == LFS_POINTER:
-            raise CheckpointError("checkpoint.pointer", file=name, folder=folder)
-        if not head:
-            raise CheckpointError("checkpoint.damaged", file=name, folder=folder)
+        check_file(folder, name)
     return [folder / name for name in wanted]
+
+
+def check_file(folder: Path, name: str) -> None:
+    """Raises CheckpointError if a file is missing, empty or the pointer of a clone without Git LFS."""
+    if not (folder / name).is_file():
+        raise CheckpointError("checkpoint.missing_file", file=name, folder=folder)
+    with (folder / name).open("rb") as file:
+        head = file.read(len(LFS_POINTER))
+    if head == LFS_POINTER:
+        raise CheckpointError("checkpoint.pointer", file=name, folder=folder)
+    if not head:
+        raise CheckpointError("checkpoint.damaged", file=name, folder=folder)
 
 
 def fingerprint(checkpoint: Checkpoint) -> str:

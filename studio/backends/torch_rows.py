@@ -66,6 +66,11 @@ class TorchToken2Wav:
         self._step_seconds = self._audio_seconds = 0.0
 
     @property
+    def speech_codes(self) -> int:
+        """Speech tokens that the flow knows; the speech LM must know as many."""
+        return self._flow.config.speech_tokens
+
+    @property
     def flow_steps(self) -> int:
         """Euler steps of a solve."""
         return self._flow.steps

@@ -82,13 +82,18 @@ class VllmSpeechLM:
                     raise RequestAborted("speech.aborted")
                 # The end id that stopped it comes along as a token; it is no speech.
                 tokens = tuple(int(t) for t in completion.token_ids if t < self.layout.speech_codes)
-                yield TokenDelta(tokens, completion.finish_reason)
+                yield TokenDelta(tokens, self._reason(prompt, completion.finish_reason))
         except StudioError:
             raise
         except Exception as error:
             raise wrap_error(error) from error
         finally:
             await outputs.aclose()
+
+    def _reason(self, prompt: LmPrompt | LmTurn, given: str | None) -> str | None:
+        """vLLM's finish reason; the greatest number may be an end like any other, but not of a turn among others."""
+        whole = not isinstance(prompt, LmTurn) or prompt.whole
+        return "stop" if given == "length" and whole and self._bounds.most_is_end else given
 
     async def next_log_probs(self, prompt: LmPrompt, spoken: Sequence[int], request_id: str) -> Float32:
         """The model's own log-probabilities after `spoken`, float32 [S + 3], nothing masked; for parity."""
@@ -279,7 +284,9 @@ async def setup(values: dict[str, Any], report: Report) -> Service:
     converted = convert_checkpoint(
         llm, checkpoint.tokenizer_folder / "config.json", Path(settings.cache_dir)
     )
-    bounds = TokenBounds(checkpoint.min_token_text_ratio, checkpoint.max_token_text_ratio)
+    bounds = TokenBounds(
+        checkpoint.min_token_text_ratio, checkpoint.max_token_text_ratio, checkpoint.most_tokens_are_end
+    )
     lm = VllmSpeechLM.start(converted.folder, options, bounds)
     loaded_s = time.monotonic()
     lm.watch(_exit_at_once)

@@ -36,7 +36,7 @@ class Started:
 async def started(flags: Sequence[str] = ()) -> AsyncIterator[Started]:
     """Run app.py on a free port with a library of its own, until the block ends.
 
-    Raises: RuntimeError if it ends or is not ready in time; its log is on stderr.
+    Raises: RuntimeError if it ends, says that it failed, or is not ready in time; its log is on stderr.
     """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -74,8 +74,11 @@ async def _answers(
         if process.returncode is not None:
             raise RuntimeError(f"app.py ended with status {process.returncode}")
         with contextlib.suppress(httpx.TransportError):
-            if (await client.get(path)).status_code == 200:
+            reply = await client.get(path)
+            if reply.status_code == 200:
                 return time.monotonic() - begin_s
+            if path == "/health" and (state := reply.json())["status"] == "failed":
+                raise RuntimeError("; ".join(worker["reason"] for worker in state["workers"] if worker["reason"]))
         await asyncio.sleep(LOOK_EVERY_S)
     raise RuntimeError(f"{path} did not answer within {START_LIMIT_S:.0f} s")
 

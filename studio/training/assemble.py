@@ -109,6 +109,7 @@ def write_description(folder: Path, sizes: Mapping[str, object], speech_codes: i
         "checkpoint": {
             "id": CHECKPOINT_ID, "text_frontend": "spoken", "languages": ["en", "zh"],
             "min_token_text_ratio": MIN_TOKEN_TEXT_RATIO, "max_token_text_ratio": MAX_TOKEN_TEXT_RATIO,
+            "most_tokens_are_end": False,
             "sampling": SAMPLING,
         },
         "sizes": {"speech_vocab": speech_codes, "spk_dim": 192, **sizes},

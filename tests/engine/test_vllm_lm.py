@@ -63,7 +63,7 @@ def random_tensors() -> dict[str, torch.Tensor]:
 def checkpoint(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("checkpoint")
     torch.save(random_tensors(), folder / "llm.pt")
-    (folder / "cosyvoice2.yaml").write_text("checkpoint: {id: random}\n")
+    (folder / "cosyvoice2.yaml").write_text("checkpoint: {id: random, most_tokens_are_end: false}\n")
     (folder / "CosyVoice-BlankEN").mkdir()
     (folder / "CosyVoice-BlankEN" / "config.json").write_text(json.dumps(CONFIG))
     return folder

@@ -42,7 +42,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "ui": SERVED,
     "training": NOUNS - {"settings"} | {"models", "audio", "text"},
     "bench": COMMAND,
-    "doctor": COMMAND,
+    "doctor": COMMAND | {"bench", "setup"},
     "evaluate": COMMAND,
     "parity": COMMAND,
     "setup": set(),

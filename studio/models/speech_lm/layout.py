@@ -90,10 +90,12 @@ class TokenBounds:
     """How many speech tokens a text may become, for each of its ids (the text to speak, not the prompt's).
 
     The defaults are the official model's; a checkpoint whose text ids stand for more or less sound has its own.
+    most_is_end: speech of the greatest number ends there, as upstream's does; else it has run away, an error.
     """
 
     least_ratio: float = 2.0
     most_ratio: float = 20.0
+    most_is_end: bool = True
 
     def of(self, text_ids: int) -> tuple[int, int]:
         """Least and greatest number of speech tokens for so many text ids."""

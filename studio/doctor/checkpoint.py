@@ -1,0 +1,118 @@
+"""Whether a checkpoint folder is whole: every file there, as it was fetched, readable, and fitting the others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from studio.backends.torch_rows import TorchToken2Wav
+from studio.backends.torch_token2wav import load_token2wav
+from studio.backends.vllm_lm import llm_file
+from studio.checkpoint import FILE, LAYOUT, PRESETS, TOKENIZER_FOLDER, check_file, read_checkpoint
+from studio.doctor.finding import Finding
+from studio.errors import StudioError
+from studio.hub.download import MANIFEST
+from studio.hub.listing import RemoteFile
+from studio.models.pickle_file import read_pickle
+from studio.models.prompt.encoder import OnnxPromptEncoder
+from studio.models.speech_lm.convert import check_tensors, read_config
+from studio.models.tensor_files import open_tensors
+from studio.models.weights import WeightsError
+from studio.speech import PROMPT_RATE_HZ
+from studio.text.tokenize import load_tokenizer
+
+
+class CheckpointExam:
+    """One folder, looked at from its names to its numbers. codes: speech codes as each part knows them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._codes: dict[str, int] = {}
+
+    def findings(self) -> Iterator[Finding]:
+        missing = list(self._missing())
+        yield from missing or [Finding("ok", "files", f"all there in {self._folder}")]
+        yield from self._as_fetched()
+        for subject, look in (
+            (FILE, self._description),
+            (TOKENIZER_FOLDER, self._tokenizer),
+            ("speech LM", self._speech_lm),
+            ("flow and vocoder", self._token2wav),
+            ("prompt encoders", self._encoders),
+            (PRESETS, self._presets),
+        ):
+            finding = self._tried(subject, look)
+            if finding.detail not in [known.detail for known in missing]:
+                yield finding
+        if len(set(self._codes.values())) > 1:
+            told = ", ".join(f"{part} {count}" for part, count in self._codes.items())
+            detail = f"the parts know different numbers of speech codes ({told}): take all from one checkpoint"
+            yield Finding("FAULT", "parts together", detail)
+
+    def _missing(self) -> Iterator[Finding]:
+        for row in LAYOUT[1:]:  # the description is told by who reads it
+            name = next((name for name in row if (self._folder / name).is_file()), row[-1])
+            try:
+                check_file(self._folder, name)
+            except StudioError as error:
+                yield Finding("FAULT", name, str(error))
+
+    def _as_fetched(self) -> Iterator[Finding]:
+        """Files against the hashes that the hub listed; nothing to say of a folder that came another way."""
+        if not (self._folder / MANIFEST).is_file():
+            return
+        listed = json.loads((self._folder / MANIFEST).read_text(encoding="utf-8"))["files"]
+        files = [file for file in (RemoteFile(**entry) for entry in listed) if (self._folder / file.path).is_file()]
+        wrong = [file.path for file in files if file.hash_of(self._folder / file.path) != file.hash]
+        for path in wrong:
+            yield Finding("FAULT", path, "changed since it was fetched: delete it, and the next start fetches it again")
+        if not wrong:
+            yield Finding("ok", "as fetched", f"{len(files)} files have the hashes that the hub listed")
+
+    def _tried(self, subject: str, look: Callable[[], str]) -> Finding:
+        try:
+            return Finding("ok", subject, look())
+        except (StudioError, WeightsError) as error:
+            return Finding("FAULT", subject, str(error))
+
+    def _description(self) -> str:
+        found = read_checkpoint(self._folder)
+        return f"{found.id}, languages {', '.join(found.languages)}"
+
+    def _tokenizer(self) -> str:
+        size = load_tokenizer(self._folder / TOKENIZER_FOLDER).get_vocab_size()
+        room = read_config(self._folder / TOKENIZER_FOLDER / "config.json").get("vocab_size", 0)
+        if size > room:
+            raise WeightsError(f"the tokenizer has {size} ids, the speech LM {room}: take both from one checkpoint")
+        return f"{size} ids"
+
+    def _speech_lm(self) -> str:
+        config = read_config(self._folder / TOKENIZER_FOLDER / "config.json")
+        with open_tensors(llm_file(self._folder)) as source:
+            layout = check_tensors(source, config)
+            values = sum(int(np.prod(shape)) for shape in source.shapes.values())
+        self._codes["speech LM"] = layout.speech_codes
+        return f"{len(source.shapes)} tensors, {values / 1e6:.0f} M values, {layout.speech_codes} speech codes"
+
+    def _token2wav(self) -> str:
+        token2wav = load_token2wav(self._folder)
+        assert isinstance(token2wav, TorchToken2Wav)
+        self._codes["flow"] = token2wav.speech_codes
+        return f"{token2wav.speech_codes} speech codes"
+
+    def _encoders(self) -> str:
+        seconds = 2
+        noise = 0.1 * np.random.default_rng(0).standard_normal(seconds * PROMPT_RATE_HZ).astype(np.float32)
+        prompt = OnnxPromptEncoder(self._folder).encode(noise, PROMPT_RATE_HZ, "")
+        most = min(self._codes.values(), default=int(prompt.speech_tokens.max()) + 1)
+        if (largest := prompt.speech_tokens.max()) >= most:
+            raise WeightsError(f"speech token {largest} of {most} codes: take all files from one checkpoint")
+        return f"{len(prompt.speech_tokens)} speech tokens for {seconds} s of noise, an embedding of 192"
+
+    def _presets(self) -> str:
+        if not (self._folder / PRESETS).is_file():
+            return "none: the checkpoint has no preset voices"
+        return f"{len(read_pickle(self._folder / PRESETS))} preset voices"
