@@ -17,6 +17,7 @@ import psutil
 
 ROOT = Path(__file__).resolve().parents[1]
 POLL_S = 0.1
+ADMIN_PASSWORD = "for tests only"
 START_S = 280.0
 """Long enough for a machine that does other work beside; less than pytest's own limit for a test."""
 
@@ -43,6 +44,8 @@ class RealStudio:
             str(self._port),
             "--data-dir",
             str(self.folder / "data"),
+            "--admin-password",
+            ADMIN_PASSWORD,
         ]
         with self.log.open("ab") as log:
             self._app = subprocess.Popen(

@@ -14,6 +14,7 @@ from studio.messages import catalogue
 from studio.protocols import Ears
 from studio.settings import Settings
 from studio.ui.scripts import mount_script
+from studio.ui.tabs.admin import admin_tab
 from studio.ui.tabs.studio import studio_tab
 
 WEB = Path(__file__).resolve().parents[2] / "assets" / "web"
@@ -88,13 +89,16 @@ def build_page(store: VoiceStore, prompts: VoicePrompts, settings: Settings, ear
                 elem_id="engine",
                 padding=False,
             )
-        with gr.Tabs(), gr.Tab(i18n("tab.studio"), id="studio"):
-            studio_tab(i18n, store, prompts, ears)
+        with gr.Tabs():
+            with gr.Tab(i18n("tab.studio"), id="studio"):
+                studio_tab(i18n, store, prompts, ears)
+            with gr.Tab(i18n("tab.admin"), id="admin"):
+                admin_tab()
         gr.Markdown(i18n("page.footer"), elem_id="footer")
     blocks.queue(api_open=False, default_concurrency_limit=8, max_size=64)
     mount = {
         "theme": theme(),
-        "css_paths": [WEB / "studio.css"],
+        "css_paths": [WEB / "studio.css", WEB / "admin.css"],
         "i18n": i18n,
         "show_error": False,
         "run_history": False,

@@ -1,0 +1,201 @@
+// The Admin tab: asks for the password, then shows /admin/live once a second while the tab is seen.
+import { ask, loaded, say, sayIn } from "./page.js";
+import { drawBars, drawLine, STAGES } from "./admin_charts.js";
+import { Knobs } from "./admin_knobs.js";
+import { table } from "./table.js";
+
+const LOOK_MS = 1000, HISTORY_EVERY = 10;
+const CHARTS = {
+  kv: "admin.page.kv", lm_tokens_per_s: "admin.page.lm", audio_s_per_s: "admin.page.audio", running: "admin.page.running",
+  waiting: "admin.page.waiting", ttfa_p50_s: "admin.page.first", cpu: "admin.page.cpu", rss_mb: "admin.page.memory",
+};
+const seconds = (value, digits = 2) => (value === null || value === undefined ? "–" : `${value.toFixed(digits)} s`);
+const number = (value, digits = 1) => (value === null || value === undefined ? "–" : value.toFixed(digits));
+const percent = (value) => (value === null || value === undefined ? "–" : `${(100 * value).toFixed(1)} %`);
+
+export async function mountAdmin(root) {
+  await loaded;
+  sayIn(root);
+  new Admin(root);
+  root.dataset.ready = "true";
+}
+
+class Admin {
+  constructor(root) {
+    this.root = root;
+    this.part = (name) => root.querySelector(`[data-part=${name}]`);
+    this.knobs = new Knobs(this.part, (error) => this.failed(error));
+    this.looks = 0;
+    this.part("door").addEventListener("submit", (event) => { event.preventDefault(); this.enter(); });
+    this.part("leave").addEventListener("click", () => this.leave());
+    this.part("span").addEventListener("click", () => this.otherSpan());
+    this.part("legend").append(...STAGES.map(({ key, shade }) => legendItem(say(key), shade)));
+    // Not seen is not asked: a hidden tab costs the server nothing.
+    new IntersectionObserver(([seen]) => { if (seen.isIntersecting) this.look(); else clearTimeout(this.timer); }).observe(root);
+    document.addEventListener("visibilitychange", () => { if (!document.hidden && root.offsetParent) this.look(); });
+    this.nameSpan();
+  }
+
+  async enter() {
+    const field = this.part("door").elements.password;
+    try {
+      await ask("admin/login", { method: "POST", body: { password: field.value } });
+      this.doorError("");
+      field.value = "";
+      await this.look();
+    } catch (error) { this.doorError(error.told ?? say("status.lost")); }
+  }
+
+  async leave() {
+    try { await ask("admin/logout", { method: "POST" }); } catch { /* it had ended already */ }
+    this.close();
+  }
+
+  close() {
+    this.root.dataset.state = "closed";
+    this.part("door").hidden = false;
+    this.part("inside").hidden = true;
+  }
+
+  doorError(text) {
+    this.part("door-error").textContent = text;
+    this.part("door-error").hidden = !text;
+  }
+
+  failed(error) { if (error.status === 401) this.close(); }
+
+  async look() {
+    clearTimeout(this.timer);
+    if (document.hidden || !this.root.offsetParent) return;
+    try {
+      const live = await (await ask("admin/live")).json();
+      if (this.root.dataset.state !== "open") await this.open();
+      this.show(live);
+      if (this.looks++ % HISTORY_EVERY === 0) await this.showHistory();
+      this.knobs.follow();
+    } catch (error) {
+      if (error.status === 401) { this.close(); return; }
+    }
+    this.timer = setTimeout(() => this.look(), LOOK_MS);
+  }
+
+  async open() {
+    this.part("door").hidden = true;
+    this.part("inside").hidden = false;
+    this.root.dataset.state = "open";
+    this.looks = 0;
+    await this.knobs.load();
+  }
+
+  show({ now, lm, pages, token2wav, in_flight: requests, timeline, ...rest }) {
+    const hits = lm?.prefix_cache_queries_tokens ? lm.prefix_cache_hits_tokens / lm.prefix_cache_queries_tokens : null;
+    const figures = [
+      ["admin.page.kv", percent(now.kv), pages && say("admin.page.blocks", { held: pages.held, blocks: pages.blocks, size: pages.block_size_tokens }),
+        pages && say("admin.page.fit", { tokens: (pages.blocks - pages.held) * pages.block_size_tokens })],
+      ["admin.page.hits", percent(hits)], ["admin.page.preemptions", number(lm?.preemptions, 0)],
+      ["admin.page.running", number(now.running, 0)], ["admin.page.waiting", number(now.waiting, 0)], ["admin.page.refused", number(rest.refused, 0)],
+      ["admin.page.lm", number(now.lm_tokens_per_s)], ["admin.page.audio", number(now.audio_s_per_s)],
+      ["admin.page.rows", number(rest.batch_rows)], ["admin.page.step", seconds(rest.step_s)],
+      ["admin.page.first", [now.ttfa_p50_s, now.ttfa_p95_s, now.ttfa_p99_s].map((v) => seconds(v)).join(" / ")],
+      ["admin.page.rtf", number(rest.rtf, 2)], ["admin.page.underruns", number(rest.underruns, 0)],
+      ["admin.page.cpu", number(now.cpu, 2), rest.processes.map((p) => `${p.name} ${p.cpu.toFixed(2)}`).join(" · ")],
+      ["admin.page.memory", `${number(now.rss_mb, 0)} MB`, rest.processes.map((p) => `${p.name} ${p.rss_mb.toFixed(0)}`).join(" · ")],
+      ["admin.page.state", token2wav ? `${(token2wav.state_bytes / 1e6).toFixed(1)} MB` : "–"],
+    ];
+    this.part("figures").replaceChildren(...figures.map(([key, value, ...notes]) => figure(say(key), value, notes.filter(Boolean))));
+    this.showRequests(requests, new Map((pages?.shares ?? []).map((share) => [share.request_id, share])));
+    this.showPages(pages);
+    drawBars(this.part("timeline"), timeline);
+  }
+
+  showRequests(requests, shares) {
+    if (!requests.length) { this.part("requests").textContent = say("admin.page.none"); return; }
+    const heads = ["request", "user", "stage", "age", "tokens", "kv_blocks", "ahead"].map((name) => say(`admin.page.${name}`));
+    const rows = requests.map((r) => [
+      r.request_id, r.client, say(`admin.stage.${r.stage}`), seconds(r.age_s, 1), r.tokens,
+      shares.get(r.request_id)?.blocks ?? 0, seconds(r.ahead_s, 1), this.endButton(r.request_id),
+    ]);
+    this.part("requests").replaceChildren(table([...heads, ""], rows));
+  }
+
+  endButton(id) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = say("admin.page.abort");
+    button.setAttribute("aria-label", `${say("admin.page.abort")} ${id}`);
+    button.addEventListener("click", async () => {
+      button.disabled = true;
+      try { await ask(`admin/requests/${id}/abort`, { method: "POST" }); } catch (error) { this.failed(error); }
+    });
+    return button;
+  }
+
+  showPages(pages) {
+    const strip = this.part("pages");
+    if (!pages) { strip.replaceChildren(); this.part("pages-note").textContent = ""; return; }
+    const parts = pages.shares.flatMap((share, at) => [
+      page(share.shared, `${share.request_id} (${share.shared})`, at, true), page(share.blocks - share.shared, `${share.request_id} (${share.blocks})`, at, false),
+    ]).filter((part) => part.style.flexGrow > 0);
+    strip.replaceChildren(...parts, page(Math.max(0, pages.blocks - pages.held), "", -1, false));
+    strip.setAttribute("aria-label", say("admin.page.blocks", { held: pages.held, blocks: pages.blocks, size: pages.block_size_tokens }));
+    this.part("pages-note").textContent = say("admin.page.pages_note", { difference: pages.difference });
+  }
+
+  async otherSpan() {
+    const button = this.part("span");
+    button.dataset.span = button.dataset.span === "10m" ? "24h" : "10m";
+    this.nameSpan();
+    await this.showHistory();
+  }
+
+  nameSpan() { this.part("span").textContent = say(this.part("span").dataset.span === "10m" ? "admin.page.charts" : "admin.page.day"); }
+
+  async showHistory() {
+    const history = await (await ask(`admin/history?span=${this.part("span").dataset.span}`)).json();
+    const charts = this.part("charts");
+    for (const [name, key] of Object.entries(CHARTS)) {
+      let chart = charts.querySelector(`[data-chart=${name}]`);
+      if (!chart) { chart = chartOf(name, say(key)); charts.append(chart); }
+      const most = drawLine(chart.querySelector("canvas"), history[name]);
+      chart.querySelector("figcaption span").textContent = most === null ? "–" : `≤ ${Number(most.toPrecision(3))}`;
+    }
+  }
+}
+
+function legendItem(text, shade) {
+  const item = document.createElement("span");
+  item.textContent = text;
+  item.style.setProperty("--shade", `var(${shade})`);
+  return item;
+}
+
+function figure(name, value, notes) {
+  const box = document.createElement("div");
+  const term = document.createElement("dt"), told = document.createElement("dd");
+  term.textContent = name;
+  told.textContent = value;
+  for (const note of notes) { const small = document.createElement("small"); small.textContent = note; told.append(small); }
+  box.append(term, told);
+  return box;
+}
+
+function page(blocks, title, at, shared) {
+  const part = document.createElement("span");
+  part.style.flexGrow = blocks;
+  part.title = title;
+  part.dataset.shade = at < 0 ? "free" : String(at % 4);
+  if (shared) part.dataset.shared = "true";
+  return part;
+}
+
+function chartOf(name, title) {
+  const chart = document.createElement("figure");
+  chart.dataset.chart = name;
+  const caption = document.createElement("figcaption"), most = document.createElement("span");
+  caption.append(`${title} `, most);
+  const canvas = document.createElement("canvas");
+  canvas.setAttribute("role", "img");
+  canvas.setAttribute("aria-label", title);
+  chart.append(caption, canvas);
+  return chart;
+}

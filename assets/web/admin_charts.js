@@ -1,0 +1,58 @@
+// Pictures of the Admin tab: a line over time, and a bar for each request, coloured by stage.
+export const STAGES = [
+  { key: "admin.stage.waiting", shade: "--admin-waiting", until: "queue_s" },
+  { key: "admin.stage.reading", shade: "--admin-reading", until: "read_s" },
+  { key: "admin.stage.first sound", shade: "--admin-first", until: "first_s" },
+  { key: "admin.stage.speaking", shade: "--admin-speaking", until: "whole_s" },
+];
+
+function prepared(canvas) {
+  const scale = window.devicePixelRatio || 1;
+  canvas.width = Math.round(canvas.clientWidth * scale);
+  canvas.height = Math.round(canvas.clientHeight * scale);
+  const draw = canvas.getContext("2d");
+  draw.clearRect(0, 0, canvas.width, canvas.height);
+  return { draw, width: canvas.width, height: canvas.height, scale, style: getComputedStyle(canvas) };
+}
+
+// Values, the oldest first, null where there was none; gives the largest, or null.
+export function drawLine(canvas, values) {
+  const { draw, width, height, scale, style } = prepared(canvas);
+  const known = values.filter((value) => value !== null);
+  if (!known.length || !width) return null;
+  const most = Math.max(...known), full = most || 1;
+  draw.strokeStyle = style.getPropertyValue("--admin-line");
+  draw.lineWidth = 1.5 * scale;
+  draw.beginPath();
+  let pen = false;
+  values.forEach((value, at) => {
+    if (value === null) { pen = false; return; }
+    const x = values.length > 1 ? (at / (values.length - 1)) * width : 0;
+    const y = height - scale - (value / full) * (height - 2 * scale);
+    if (pen) draw.lineTo(x, y); else draw.moveTo(x, y);
+    pen = true;
+  });
+  draw.stroke();
+  return most;
+}
+
+// Requests side by side, the oldest at the left; height is time, longest one full.
+export function drawBars(canvas, requests) {
+  const { draw, width, height, scale, style } = prepared(canvas);
+  if (!requests.length || !width) return;
+  const longest = Math.max(...requests.map((request) => request.whole_s), 1e-3);
+  const bar = Math.min(12 * scale, width / requests.length);
+  requests.forEach((request, at) => {
+    let from = 0;
+    for (const { shade, until } of STAGES) {
+      const to = (request[until] / longest) * height;
+      draw.fillStyle = style.getPropertyValue(shade);
+      draw.fillRect(at * bar, height - to, Math.max(scale, bar - scale), Math.max(0, to - from));
+      from = to;
+    }
+    if (request.reason !== "stop") {
+      draw.fillStyle = style.getPropertyValue("--admin-failed");
+      draw.fillRect(at * bar, height - 3 * scale, Math.max(scale, bar - scale), 3 * scale);
+    }
+  });
+}

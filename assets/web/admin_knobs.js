@@ -1,0 +1,149 @@
+// The settings of the Admin tab: fields made from /admin/knobs, previewed and applied; presets and the log of changes.
+import { ask, base, say } from "./page.js";
+import { table } from "./table.js";
+
+export class Knobs {
+  constructor(part, failed) {
+    Object.assign(this, { part, failed, known: new Map(), phase: "idle" });
+    const on = (name, does) => part(name).addEventListener("click", () => this.guarded(does));
+    on("preview", () => this.preview());
+    on("apply", () => this.apply());
+    on("save-preset", () => this.savePreset());
+    part("presets").addEventListener("change", () => this.usePreset());
+    part("export").href = new URL("admin/export?form=toml", base);
+    part("export-env").href = new URL("admin/export?form=env", base);
+  }
+
+  async guarded(does) {
+    this.tell("");
+    try { await does(); } catch (error) {
+      this.failed(error);
+      this.tell(error.told ?? say("status.lost"), error.param);
+    }
+  }
+
+  tell(text, name) {
+    this.part("knob-error").textContent = text;
+    this.part("knob-error").hidden = !text;
+    for (const field of this.fields()) field.removeAttribute("aria-invalid");
+    const field = name && this.part("knobs").querySelector(`[name=${CSS.escape(name)}]`);
+    if (field) { field.setAttribute("aria-invalid", "true"); field.focus(); }
+  }
+
+  fields() { return [...this.part("knobs").querySelectorAll("[name]")]; }
+
+  async load() {
+    const { knobs } = await (await ask("admin/knobs")).json();
+    this.known = new Map(knobs.map((knob) => [knob.name, knob]));
+    const heads = ["name", "value", "range", "effect", "acts"].map((name) => say(`admin.page.${name}`));
+    const rows = knobs.map((knob) => [knob.name, fieldOf(knob), rangeOf(knob), knob.effect, say(`admin.acts.${knob.acts}`)]);
+    this.part("knobs").replaceChildren(table(heads, rows));
+    await Promise.all([this.loadPresets(), this.loadLog()]);
+  }
+
+  changes() {
+    const found = {};
+    for (const field of this.fields()) {
+      const knob = this.known.get(field.name);
+      const value = read(field, knob);
+      if (value !== knob.value) found[field.name] = value;
+    }
+    return found;
+  }
+
+  async preview() {
+    const changes = this.changes();
+    if (!Object.keys(changes).length) { this.part("plan").textContent = say("admin.page.unchanged"); return; }
+    const plan = await (await ask("admin/preview", { method: "POST", body: { changes } })).json();
+    const { before, after } = plan;
+    const told = say("admin.page.would", {
+      names: plan.names.join(", "), restart: say(plan.workers.length ? "admin.page.would_restart" : "admin.page.would_not"),
+      before: before.kv_blocks, after: after.kv_blocks, streams_before: before.streams, streams_after: after.streams, bound: after.bound,
+    });
+    this.part("plan").textContent = after.fits ? told : `${told} ${say("admin.page.does_not_fit")}`;
+  }
+
+  async apply() {
+    const changes = this.changes();
+    if (!Object.keys(changes).length) { this.part("plan").textContent = say("admin.page.unchanged"); return; }
+    const running = this.part("abort").checked ? "abort" : "drain";
+    await ask("admin/apply", { method: "POST", body: { changes, running, force: this.part("force").checked } });
+    this.waiting = true;
+    await this.follow();
+  }
+
+  // Called at each look: shows how a change goes, and what came of it.
+  async follow() {
+    if (!this.waiting) return;
+    const { phase, reason } = await (await ask("admin/changes")).json();
+    const told = say(`admin.phase.${phase}`);
+    this.part("plan").textContent = phase === "idle" && reason ? say("admin.page.rolled_back", { reason }) : told;
+    this.part("apply").disabled = !["idle", "failed"].includes(phase);
+    if (["idle", "failed"].includes(phase)) { this.waiting = false; await this.load(); }
+  }
+
+  async loadLog() {
+    const { changes, phase } = await (await ask("admin/changes")).json();
+    if (!["idle", "failed"].includes(phase)) this.waiting = true;  // begun on another page
+    const heads = ["when", "who", "before", "after", "outcome", "predicted"].map((name) => say(`admin.page.${name}`));
+    const rows = changes.map((change) => [
+      new Date(1000 * change.at_s).toLocaleString(), change.who, settingsOf(change.before), settingsOf(change.after),
+      `${say(`admin.outcome.${change.outcome}`)} ${change.reason}`, `${change.predicted.kv_blocks} / ${change.found.kv_blocks ?? "–"}`,
+    ]);
+    this.part("log").replaceChildren(rows.length ? table(heads, rows) : "–");
+  }
+
+  async loadPresets() {
+    this.presets = await (await ask("admin/presets")).json();
+    const options = ["", ...Object.keys(this.presets)].map((name) => new Option(name || say("admin.page.load"), name));
+    this.part("presets").replaceChildren(...options);
+  }
+
+  async savePreset() {
+    const field = this.part("preset-name"), name = field.value.trim();
+    if (!name) { field.focus(); return; }
+    const settings = Object.fromEntries(this.fields().map((f) => [f.name, read(f, this.known.get(f.name))]));
+    await ask(`admin/presets/${encodeURIComponent(name)}`, { method: "PUT", body: { settings } });
+    field.value = "";
+    await this.loadPresets();
+  }
+
+  usePreset() {
+    const settings = this.presets[this.part("presets").value] ?? {};
+    for (const field of this.fields()) if (field.name in settings) write(field, settings[field.name]);
+  }
+}
+
+const settingsOf = (values) => Object.entries(values).map(([name, value]) => `${name} = ${value ?? "–"}`).join(", ");
+
+function rangeOf({ least, most, unit, default: usual }) {
+  const range = least === null || most === null ? "" : `${least} … ${most} `;
+  return `${range}${unit} (${usual ?? "–"})`;
+}
+
+function fieldOf(knob) {
+  let field;
+  if (knob.choices) {
+    field = document.createElement("select");
+    field.append(...knob.choices.map((choice) => new Option(choice, choice)));
+  } else {
+    field = document.createElement("input");
+    field.type = knob.kind === "bool" ? "checkbox" : knob.kind === "str" ? "text" : "number";
+    if (field.type === "number") field.step = knob.kind === "int" ? 1 : "any";
+  }
+  field.name = knob.name;
+  field.setAttribute("aria-label", knob.name);
+  write(field, knob.value);
+  return field;
+}
+
+function write(field, value) {
+  if (field.type === "checkbox") field.checked = Boolean(value);
+  else field.value = value ?? "";
+}
+
+function read(field, knob) {
+  if (field.type === "checkbox") return field.checked;
+  if (field.type === "number") return field.value === "" ? null : Number(field.value);
+  return knob.choices || field.value ? field.value : null;
+}

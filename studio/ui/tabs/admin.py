@@ -1,0 +1,52 @@
+"""The Admin tab: an empty frame that assets/web/admin.js fills from /admin once somebody has entered."""
+
+from __future__ import annotations
+
+import gradio as gr
+
+from studio.ui.scripts import mount_script
+
+TEMPLATE = """<div class='admin' data-state='closed'>
+<form data-part='door'><label><span data-say='admin.page.password'></span>
+<input type='password' name='password' autocomplete='current-password' required></label>
+<button type='submit' data-say='admin.page.enter'></button>
+<p class='field-error' role='alert' data-part='door-error' hidden></p></form>
+<div data-part='inside' hidden>
+<div class='admin-head'><button type='button' data-part='leave' data-say='admin.page.leave'></button></div>
+<section><h2 data-say='admin.page.now'></h2><dl class='admin-figures' data-part='figures'></dl></section>
+<section><h2><button type='button' data-part='span' data-span='10m'></button></h2>
+<div class='admin-charts' data-part='charts'></div></section>
+<section><h2 data-say='admin.page.requests'></h2>
+<div class='admin-scroll' data-part='requests'></div></section>
+<section><h2 data-say='admin.page.pages'></h2>
+<div class='admin-pages' role='img' data-part='pages'></div>
+<p data-part='pages-note'></p></section>
+<section><h2 data-say='admin.page.timeline'></h2>
+<canvas data-part='timeline'
+ role='img' data-say-label='admin.page.timeline'></canvas>
+<p class='admin-legend' data-part='legend'></p></section>
+<section><h2 data-say='admin.page.knobs'></h2>
+<div class='admin-scroll' data-part='knobs'></div>
+<p role='status' aria-live='polite' data-part='plan'></p>
+<p class='field-error' role='alert' data-part='knob-error' hidden></p>
+<label class='admin-check'><input type='checkbox' data-part='abort'>
+<span data-say='admin.page.abort_running'></span></label>
+<label class='admin-check'><input type='checkbox' data-part='force'><span data-say='admin.page.force'></span></label>
+<p class='admin-buttons'><button type='button' data-part='preview' data-say='admin.page.preview'></button>
+<button type='button' class='primary' data-part='apply' data-say='admin.page.apply'></button>
+<input type='text' maxlength='60' data-part='preset-name'
+ data-say-placeholder='admin.page.preset' data-say-label='admin.page.preset'>
+<button type='button' data-part='save-preset' data-say='admin.page.save'></button>
+<select data-part='presets' data-say-label='admin.page.load'></select>
+<a data-part='export' download='studio.toml' data-say='admin.page.export'></a>
+<a data-part='export-env' download='studio.env' data-say='admin.page.export_env'></a></p></section>
+<section><h2 data-say='admin.page.log'></h2>
+<div class='admin-scroll' data-part='log'></div></section>
+</div></div>"""
+
+
+def admin_tab() -> None:
+    """Holds no data and no handlers of Gradio's; everything comes from /admin, which has its own guard."""
+    gr.HTML(
+        html_template=TEMPLATE, js_on_load=mount_script("mountAdmin", "admin"), elem_id="admin", padding=False
+    )

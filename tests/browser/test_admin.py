@@ -1,0 +1,118 @@
+"""The Admin tab on the real engine: what it shows under load, and settings that restart the engine."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import PHONE, OpenPage
+from tests.browser.studio_page import WAIT_MS
+from tests.real_studio import ADMIN_PASSWORD, RealStudio
+
+TEXT = "The old lighthouse keeper climbed the narrow stairs every evening."
+
+
+@pytest.fixture
+def admin(open_page: OpenPage) -> Page:
+    return enter(open_page().page)
+
+
+def enter(page: Page) -> Page:
+    page.get_by_role("tab", name=re.compile("Admin|管理")).click()
+    page.locator("#admin [data-ready]").wait_for()
+    page.locator("#admin input[name=password]").fill(ADMIN_PASSWORD)
+    page.keyboard.press("Enter")
+    expect(page.locator("#admin [name=max_num_seqs]")).to_be_visible()
+    return page
+
+
+def speak(studio: RealStudio, replies: list[httpx.Response], text: str = TEXT) -> threading.Thread:
+    def run() -> None:
+        voice = httpx.get(f"{studio.url}/v1/audio/voices").json()["data"][0]["id"]
+        body = {"input": text, "voice": voice, "response_format": "pcm"}
+        with contextlib.suppress(httpx.RemoteProtocolError):  # a reply that was broken off is none
+            replies.append(httpx.post(f"{studio.url}/v1/audio/speech", json=body, timeout=280))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread
+
+
+@pytest.fixture
+def speaking(admin: Page, studio: RealStudio) -> Iterator[threading.Thread]:
+    thread = speak(studio, [], f"{TEXT} " * 4)
+    yield thread
+    thread.join()
+
+
+def test_kv_use_and_requests_show_under_load_and_return_to_nothing(
+    admin: Page, studio: RealStudio, speaking: threading.Thread
+) -> None:
+    expect(admin.locator("#admin [data-part=requests] tbody tr")).to_have_count(1, timeout=WAIT_MS)
+    admin.wait_for_function(
+        "() => parseFloat(document.querySelector('#admin [data-part=figures] dd').innerText) > 0"
+    )
+    expect(admin.locator("#admin [data-part=pages] [data-shade='0']").first).to_be_visible()
+    speaking.join()
+    studio.wait_idle()
+    expect(admin.locator("#admin [data-part=requests]")).to_contain_text("Nobody speaks")
+    admin.wait_for_function(
+        "() => parseFloat(document.querySelector('#admin [data-part=figures] dd').innerText) === 0"
+    )
+
+
+def test_request_can_be_ended_from_the_table(admin: Page, studio: RealStudio) -> None:
+    replies: list[httpx.Response] = []
+    thread = speak(studio, replies, f"{TEXT} " * 20)
+    admin.locator("#admin [data-part=requests] button").click(timeout=WAIT_MS)
+    studio.wait_idle()
+    thread.join()
+    assert not [reply for reply in replies if reply.status_code == 200]
+    expect(admin.locator("#admin [data-part=requests]")).to_contain_text("Nobody speaks")
+
+
+def test_engine_restarts_under_two_waiting_requests_and_a_bad_value_is_taken_back(
+    admin: Page, studio: RealStudio
+) -> None:
+    pid = studio.worker("vllm_lm").pid
+    replies: list[httpx.Response] = []
+    admin.locator("#admin [name=max_num_seqs]").fill("8")
+    admin.locator("#admin [data-part=preview]").click()
+    plan = admin.locator("#admin [data-part=plan]")
+    expect(plan).to_contain_text("max_num_seqs")
+    expect(plan).to_contain_text("The engine restarts")
+    admin.locator("#admin [data-part=apply]").click()
+    expect(plan).to_contain_text("Restarting the engine")
+    waiting = [speak(studio, replies) for _ in range(2)]
+    studio.until(lambda: studio.metric("studio_requests_waiting") == 2, "two waiting requests")
+    expect(plan).to_contain_text("In force.", timeout=WAIT_MS)
+    for thread in waiting:
+        thread.join()
+    assert [reply.status_code for reply in replies] == [200, 200] and all(len(r.content) > 24000 for r in replies)
+    assert studio.worker("vllm_lm").pid != pid
+    expect(admin.locator("#admin [name=max_num_seqs]")).to_have_value("8")
+
+    admin.locator("#admin [name=kv_cache_gib]").fill("0.05")
+    admin.locator("#admin [name=max_model_len]").fill("32768")
+    admin.locator("#admin [data-part=apply]").click()
+    expect(admin.locator("#admin [data-part=knob-error]")).to_contain_text("KV cache would hold")
+    admin.locator("#admin [data-part=force]").check()
+    admin.locator("#admin [data-part=apply]").click()
+    expect(plan).to_contain_text("Taken back:", timeout=WAIT_MS)
+    expect(admin.locator("#admin [data-part=log] tbody tr").first).to_contain_text("taken back")
+    expect(admin.locator("#admin [name=max_model_len]")).to_have_value("4096")
+    after: list[httpx.Response] = []
+    speak(studio, after).join()
+    assert after[0].status_code == 200
+
+
+def test_tab_fits_a_phone_and_speaks_chinese(open_page: OpenPage) -> None:
+    page = enter(open_page(locale="zh-CN", theme="dark", viewport=PHONE).page)
+    expect(page.locator("#admin h2").first).to_have_text("现在")
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
