@@ -40,12 +40,13 @@ class Need:
 NUMA = Need("libnuma.so.1", "libnuma1", "vLLM does not load on a CPU", True, has_library)
 FFMPEG = Need("ffmpeg", "ffmpeg", "m4a and webm clips cannot be read, nor mp3, opus and aac made", False)
 CHROMIUM = Need("chromium", "chromium", "the browser tests fail", True)
+PROMETHEUS = Need("prometheus", "prometheus", "the tests of the dashboard and the alerts fail", True)
 COMPILER = Need("g++", "g++", "pyworld, which measures pitch for the evaluation, has to be built", True)
 
 
 def missing(device: str, dev: bool) -> list[Need]:
     """Return what this machine lacks to run on `device`, and to run the tests if `dev`."""
-    needs = ([NUMA] if device == "cpu" else []) + [FFMPEG] + ([CHROMIUM, COMPILER] if dev else [])
+    needs = ([NUMA] if device == "cpu" else []) + [FFMPEG] + ([CHROMIUM, COMPILER, PROMETHEUS] if dev else [])
     return [need for need in needs if not need.has(need.name)]
 
 

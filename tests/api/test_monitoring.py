@@ -1,0 +1,126 @@
+"""Debian's Prometheus on a studio that speaks: every query of the dashboard and of the alerts finds data."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+
+from tests.api.conftest import Service
+from tests.real_studio import free_port
+
+MONITORING = Path(__file__).resolve().parents[2] / "assets" / "monitoring"
+WAIT_S = 60.0
+BOUND = re.compile(r" [<>] [\d.]+$")
+
+
+def dashboard_queries() -> list[str]:
+    panels = json.loads((MONITORING / "grafana" / "studio.json").read_text())["panels"]
+    return [target["expr"] for panel in panels for target in panel["targets"]]
+
+
+def alert_figures() -> list[str]:
+    """The expressions without the bound that they must not pass."""
+    rules = yaml.safe_load((MONITORING / "alerts.yml").read_text())["groups"][0]["rules"]
+    assert all(BOUND.search(rule["expr"]) for rule in rules)
+    return [BOUND.sub("", rule["expr"]) for rule in rules]
+
+
+@pytest.fixture(scope="module")
+def spoken(shared_service: Service) -> Service:
+    """A service that has spoken, has been refused and has had a gap."""
+    shared_service.in_loop(shared_service.forget)
+    speak(shared_service)
+    return shared_service
+
+
+def speak(service: Service) -> None:
+    body = {"input": "one two three", "voice": "Ada", "response_format": "pcm"}
+    httpx.post(f"{service.url}/v1/audio/speech", json=body, timeout=60).raise_for_status()
+
+
+@pytest.fixture(scope="module")
+def prometheus(spoken: Service, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Our configuration with the address of the service, scraped ten times a second; gives its address."""
+    folder = tmp_path_factory.mktemp("prometheus")
+    config = yaml.safe_load((MONITORING / "prometheus.yml").read_text())
+    config["global"] = {"scrape_interval": "100ms", "scrape_timeout": "100ms", "evaluation_interval": "1s"}
+    config["scrape_configs"][0]["static_configs"][0]["targets"] = [spoken.url.removeprefix("http://")]
+    (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
+    (folder / "alerts.yml").write_bytes((MONITORING / "alerts.yml").read_bytes())
+    port = free_port()
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [
+                "prometheus", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data",
+                f"--web.listen-address=127.0.0.1:{port}",
+            ],
+            stdout=log, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+    yield f"http://127.0.0.1:{port}"
+    process.terminate()
+    process.wait(30)
+
+
+def found(prometheus: str, query: str) -> list[dict[str, object]]:
+    """What a query gives once there is something; more speech is made meanwhile."""
+    end_s = time.monotonic() + WAIT_S
+    result: list[dict[str, object]] = []
+    while not result and time.monotonic() < end_s:
+        try:
+            reply = httpx.get(f"{prometheus}/api/v1/query", params={"query": query}).raise_for_status()
+            result = reply.json()["data"]["result"]
+        except httpx.TransportError:
+            continue  # it starts
+    return result
+
+
+def test_configuration_and_rules_are_valid() -> None:
+    for command in (("config", "prometheus.yml"), ("rules", "alerts.yml")):
+        checked = subprocess.run(
+            ["promtool", "check", command[0], str(MONITORING / command[1])], capture_output=True, text=True
+        )
+        assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_every_query_of_the_dashboard_finds_data(prometheus: str) -> None:
+    queries = dashboard_queries()
+    assert len(queries) >= 15
+    assert not [query for query in queries if not found(prometheus, query)]
+
+
+def test_every_figure_of_the_alerts_is_there_and_none_fires(prometheus: str) -> None:
+    for figure in alert_figures():
+        assert found(prometheus, figure), figure
+    firing = httpx.get(f"{prometheus}/api/v1/alerts").json()["data"]["alerts"]
+    assert not [alert for alert in firing if alert["state"] == "firing"]
+
+
+def test_scraped_figures_are_the_services_own(prometheus: str, spoken: Service) -> None:
+    speak(spoken)
+    spoken.until(spoken.is_idle)
+    own = next(
+        float(line.split()[1])
+        for line in httpx.get(f"{spoken.url}/metrics").text.splitlines()
+        if line.startswith("studio_audio_seconds_total ")
+    )
+    query = f"studio_audio_seconds_total == {own}"
+    assert found(prometheus, query), f"the service says {own}"
+
+
+def test_compose_mounts_what_is_there() -> None:
+    root = MONITORING.parents[1]
+    compose = yaml.safe_load((root / "docker-compose.yml").read_text())
+    mounted = [
+        volume.split(":")[0] for name in ("prometheus", "grafana") for volume in compose["services"][name]["volumes"]
+    ]
+    assert all((root / place).exists() for place in mounted if place.startswith("./"))
+    for studio in ("studio-cpu", "studio-gpu"):
+        assert "studio" in compose["services"][studio]["networks"]["default"]["aliases"]
