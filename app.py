@@ -56,6 +56,7 @@ def build(settings: Settings) -> FastAPI:
         checkpoint.languages,
         settings.max_text_chars,
         checkpoint.sound_tags,
+        checkpoint.version,
     )
     token2wav = Token2WavClient(token2wav_worker)
     engine = Engine(
@@ -64,6 +65,7 @@ def build(settings: Settings) -> FastAPI:
         frontend,
         limits_of(settings),
         workers=(lm_worker, token2wav_worker),
+        silent_tokens=checkpoint.silent_tokens,
     )
     store = VoiceStore(settings.folder("library"), settings.max_voices)
     add_starters(store, ROOT / "assets" / "starters")

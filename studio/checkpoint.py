@@ -1,4 +1,4 @@
-"""What a checkpoint folder says of itself in cosyvoice2.yaml. Reads no weights.
+"""What a checkpoint folder says of itself in cosyvoice2.yaml or cosyvoice3.yaml. Reads no weights.
 
 Ours holds plain values under `checkpoint:`. The official file has tags of a Python configuration language (!new:,
 !name:, !ref); they are read as plain values, so nothing in the file can run code, and its missing `checkpoint:` part
@@ -19,8 +19,10 @@ from studio.errors import CheckpointError
 from studio.speech import MODES, SOUND_TAGS, Mode, Sampling
 
 FILE = "cosyvoice2.yaml"
+FILE_3 = "cosyvoice3.yaml"
 TOKENIZER_FOLDER = "CosyVoice-BlankEN"
 VOICE_ENCODERS = ("campplus.onnx", "speech_tokenizer_v2.onnx")
+VOICE_ENCODERS_3 = ("campplus.onnx", "speech_tokenizer_v3.onnx")
 PRESETS = "spk2info.pt"
 LAYOUT: tuple[tuple[str, ...], ...] = (
     (FILE,),
@@ -31,7 +33,12 @@ LAYOUT: tuple[tuple[str, ...], ...] = (
     (f"{TOKENIZER_FOLDER}/tokenizer.json", f"{TOKENIZER_FOLDER}/merges.txt"),
 )
 """What a whole checkpoint has: one file of each row, the first where there are both."""
-OTHER_VERSIONS = {"cosyvoice.yaml": "CosyVoice 1", "cosyvoice3.yaml": "CosyVoice 3"}
+LAYOUT_3 = tuple(
+    tuple({FILE: FILE_3, VOICE_ENCODERS[1]: VOICE_ENCODERS_3[1]}.get(name, name) for name in row) for row in LAYOUT
+)
+"""The same of CosyVoice3."""
+SILENT_TOKENS_3 = frozenset((1, 2, 28, 29, 55, 248, 494, 2241, 2242, 2322, 2323))
+OTHER_VERSIONS = {"cosyvoice.yaml": "CosyVoice 1"}
 LFS_POINTER = b"version https://git-lfs"
 HASHED_END_BYTES = 1 << 20
 FrontendKind = Literal["raw", "spoken"]
@@ -40,7 +47,7 @@ LANGUAGES = ("en", "zh", "ja", "ko")
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """id: name in /v1/models; text_frontend: "raw" or "spoken" (text/spoken.py).
+    """version: 2 or 3 of the model family. id: name in /v1/models; text_frontend: "raw" or "spoken" (text/spoken.py).
 
     Speech tokens of a segment are at least min_token_text_ratio and at most max_token_text_ratio times its text ids;
     most_tokens_are_end: speech of the greatest number ends there, as upstream's does, and is no error.
@@ -59,6 +66,17 @@ class Checkpoint:
     modes: tuple[Mode, ...] = MODES
     sound_tags: tuple[str, ...] = SOUND_TAGS
     interleaved: bool = True
+    version: int = 2
+
+    @property
+    def silent_tokens(self) -> frozenset[int]:
+        """Speech tokens of silence, of which CosyVoice3 makes too many in a row."""
+        return frozenset() if self.version == 2 else SILENT_TOKENS_3
+
+    @property
+    def voice_encoders(self) -> tuple[str, str]:
+        """File names of the speaker encoder and the speech tokenizer."""
+        return VOICE_ENCODERS if self.version == 2 else VOICE_ENCODERS_3
 
     @property
     def tokenizer_folder(self) -> Path:
@@ -82,11 +100,12 @@ _PlainLoader.add_multi_constructor("!", _plain)
 
 def read_checkpoint(folder: Path) -> Checkpoint:
     """The folder's description. Raises CheckpointError, naming the file and what is wrong with it."""
-    file = folder / FILE
+    layout = layout_of({name for name in (FILE, FILE_3) if (folder / name).is_file()})
+    version, file = (2 if layout is LAYOUT else 3), folder / layout[0][0]
     if not file.is_file():
-        for other, version in OTHER_VERSIONS.items():
+        for other, name in OTHER_VERSIONS.items():
             if (folder / other).is_file():
-                raise CheckpointError("checkpoint.other_version", file=other, version=version, folder=folder)
+                raise CheckpointError("checkpoint.other_version", file=other, version=name, folder=folder)
         raise CheckpointError("checkpoint.missing_file", file=FILE, folder=folder)
     try:
         found = yaml.load(file.read_text(encoding="utf-8"), Loader=_PlainLoader)
@@ -95,23 +114,28 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         for name in {"modes", "sound_tags"} & given.keys():
             given[name] = tuple(given[name] or ())
         given["sampling"] = Sampling(**(given.get("sampling") or {}))
-        checkpoint = Checkpoint(folder, **{"id": folder.resolve().name, **given})
+        checkpoint = Checkpoint(folder, **{"id": folder.resolve().name, "version": version, **given})
     except (yaml.YAMLError, UnicodeDecodeError, TypeError, ValueError, AttributeError) as error:
-        raise CheckpointError("checkpoint.unreadable", file=FILE, reason=error, folder=folder) from error
+        raise CheckpointError("checkpoint.unreadable", file=file.name, reason=error, folder=folder) from error
     reason = ""
     if checkpoint.text_frontend not in get_args(FrontendKind):
         reason = f"text_frontend {checkpoint.text_frontend!r} is none of {', '.join(get_args(FrontendKind))}"
     if unknown := [mode for mode in checkpoint.modes if mode not in MODES]:
         reason = f"mode {unknown[0]!r} is none of {', '.join(MODES)}"
     if reason:
-        raise CheckpointError("checkpoint.unreadable", file=FILE, reason=reason, folder=folder)
+        raise CheckpointError("checkpoint.unreadable", file=file.name, reason=reason, folder=folder)
     return checkpoint
+
+
+def layout_of(present: Collection[str]) -> tuple[tuple[str, ...], ...]:
+    """The layout of the version that the names of a folder or a listing show; CosyVoice2's where nothing does."""
+    return LAYOUT_3 if FILE_3 in present and FILE not in present else LAYOUT
 
 
 def wanted_files(present: Collection[str]) -> tuple[list[str], str | None]:
     """Of the file names of a folder or a listing, those that are read, and the first that is missing."""
     wanted, missing = [], None
-    for row in LAYOUT:
+    for row in layout_of(present):
         name = next((name for name in row if name in present), None)
         if name is None:
             missing = missing or row[-1]
@@ -153,7 +177,7 @@ def fingerprint(checkpoint: Checkpoint) -> str:
     a missing one is left to the worker to tell.
     """
     digest = hashlib.sha256()
-    for name in VOICE_ENCODERS:
+    for name in checkpoint.voice_encoders:
         file = checkpoint.folder / name
         if not file.is_file():
             continue

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from studio.backends.torch_voices import TorchVoices
 from studio.models.flow import Flow, FlowState
-from studio.models.hift import Hift
+from studio.models.hift import CausalHift, Hift
+from studio.models.hift.causal import CausalState
 from studio.models.hift.streaming import HiftState
 from studio.models.weights import WeightsError
 from studio.protocols import RowStep, StepResult, Token2WavStats
@@ -46,14 +47,14 @@ class _Row:
     """One segment's states. ahead_tokens: tokens that the flow was shown already and the engine will give again."""
 
     flow: FlowState
-    hift: HiftState
+    hift: HiftState | CausalState
     ahead_tokens: int = 0
 
 
 class TorchToken2Wav:
     """Rows by id over one flow and one vocoder. Owner: the one thread that calls it; never blocks on I/O."""
 
-    def __init__(self, flow: Flow, hift: Hift, *, device: str = "cpu", voice_cache: int = 16) -> None:
+    def __init__(self, flow: Flow, hift: Hift | CausalHift, *, device: str = "cpu", voice_cache: int = 16) -> None:
         if hift.config.sample_rate_hz != SAMPLE_RATE_HZ or hift.config.samples_per_frame != MEL_HOP_SAMPLES:
             found = hift.config.samples_per_frame
             raise WeightsError(f"hift: ups makes {found} samples a mel frame, not {MEL_HOP_SAMPLES}")

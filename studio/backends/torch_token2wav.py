@@ -25,7 +25,7 @@ from studio.errors import CheckpointError, StudioError, Token2WavError
 from studio.models import weights
 from studio.models.flow import Flow
 from studio.models.flow.sizes import FLOW_STEPS
-from studio.models.hift import Hift
+from studio.models.hift import Hift, load_hift
 from studio.protocols import Token2WavStats
 from studio.speech import Float32, VoicePrompt
 
@@ -50,9 +50,12 @@ def load_token2wav(
     try:
         flow_file, hift_file = _weight_file(folder, "flow"), _weight_file(folder, "hift")
         flow = Flow.from_file(flow_file, _estimator_head_dim(folder), flow_steps)
-        hift = Hift.from_state(weights.read_tensors(hift_file), str(hift_file))
-        if upstream:
+        hift = load_hift(weights.read_tensors(hift_file), str(hift_file))
+        if upstream and isinstance(hift, Hift):
             return UpstreamToken2Wav(flow, hift, device=device)
+        if upstream:
+            reason = "upstream_streaming is for CosyVoice2 alone; switch it off"
+            raise CheckpointError("checkpoint.misfit", file=hift_file.name, folder=folder, reason=reason)
         return TorchToken2Wav(flow, hift, device=device, voice_cache=voice_cache)
     except weights.WeightsError as error:
         raise _as_studio_error(error, folder) from error
@@ -69,6 +72,7 @@ def _weight_file(folder: Path, name: str) -> Path:
 def _estimator_head_dim(folder: Path) -> int:
     """The one size that no tensor shows. The official yaml holds tags, not sizes; its head dimension is 64."""
     try:
+        # CosyVoice3 needs none: its head dimension is in a tensor.
         sizes = yaml.safe_load((folder / "cosyvoice2.yaml").read_text(encoding="utf-8"))["sizes"]
         return int(sizes["flow"]["est_head_dim"])
     except (OSError, yaml.YAMLError, KeyError, TypeError):

@@ -11,7 +11,16 @@ import numpy as np
 from studio.backends.torch_rows import TorchToken2Wav
 from studio.backends.torch_token2wav import load_token2wav
 from studio.backends.vllm_lm import llm_file
-from studio.checkpoint import FILE, LAYOUT, PRESETS, TOKENIZER_FOLDER, check_file, read_checkpoint
+from studio.checkpoint import (
+    FILE,
+    FILE_3,
+    LAYOUT,
+    PRESETS,
+    TOKENIZER_FOLDER,
+    check_file,
+    layout_of,
+    read_checkpoint,
+)
 from studio.doctor.finding import Finding
 from studio.errors import StudioError
 from studio.hub.download import MANIFEST
@@ -30,6 +39,7 @@ class CheckpointExam:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._layout = layout_of({name for name in (FILE, FILE_3) if (folder / name).is_file()})
         self._codes: dict[str, int] = {}
 
     def findings(self) -> Iterator[Finding]:
@@ -37,7 +47,7 @@ class CheckpointExam:
         yield from missing or [Finding("ok", "files", f"all there in {self._folder}")]
         yield from self._as_fetched()
         for subject, look in (
-            (FILE, self._description),
+            (self._layout[0][0], self._description),
             (TOKENIZER_FOLDER, self._tokenizer),
             ("speech LM", self._speech_lm),
             ("flow and vocoder", self._token2wav),
@@ -53,7 +63,7 @@ class CheckpointExam:
             yield Finding("FAULT", "parts together", detail)
 
     def _missing(self) -> Iterator[Finding]:
-        for row in LAYOUT[1:]:  # the description is told by who reads it
+        for row in self._layout[1:]:  # the description is told by who reads it
             name = next((name for name in row if (self._folder / name).is_file()), row[-1])
             try:
                 check_file(self._folder, name)
@@ -83,7 +93,7 @@ class CheckpointExam:
         return f"{found.id}, languages {', '.join(found.languages)}"
 
     def _tokenizer(self) -> str:
-        size = load_tokenizer(self._folder / TOKENIZER_FOLDER).get_vocab_size()
+        size = load_tokenizer(self._folder / TOKENIZER_FOLDER, 2 if self._layout is LAYOUT else 3).get_vocab_size()
         room = read_config(self._folder / TOKENIZER_FOLDER / "config.json").get("vocab_size", 0)
         if size > room:
             raise WeightsError(f"the tokenizer has {size} ids, the speech LM {room}: take both from one checkpoint")

@@ -93,6 +93,7 @@ class Engine:
         limits: EngineLimits | None = None,
         *,
         workers: Sequence[SupervisedWorker] = (),
+        silent_tokens: frozenset[int] = frozenset(),
         clock: Clock = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
@@ -105,7 +106,9 @@ class Engine:
         self._rates = Rates()
         self._admission = Admission(limits.max_running, limits.queue_size, limits.max_per_client)
         self._voicing = Voicing(token2wav, RowScheduler(limits.max_batch_rows), clock, self._recorder.stepped)
-        self._parts = EngineParts(self._voicing, clock, sleep, limits.max_ahead_s, limits.listener_timeout_s)
+        self._parts = EngineParts(
+            self._voicing, clock, sleep, limits.max_ahead_s, limits.listener_timeout_s, silent_tokens
+        )
         self._utterances: dict[str, Utterance] = {}
         self._outlook = Outlook(self._admission, self._rates, self._utterances)
         self._loop_task: asyncio.Task[None] | None = None

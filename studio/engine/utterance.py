@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +17,7 @@ from studio.engine.lm_ledger import KvHeld
 from studio.engine.quality import Choice
 from studio.engine.rates import least_prebuffer_s
 from studio.engine.scheduler import Playback
+from studio.engine.silence import Silences
 from studio.engine.sources import SEEDS, TokenSource
 from studio.engine.stats import InFlight, RequestSummary, Stage
 from studio.engine.stream import SpeechStream
@@ -56,6 +57,7 @@ class EngineParts:
     sleep: Callable[[float], Awaitable[None]]
     max_ahead_s: float
     listener_timeout_s: float
+    silent_tokens: Collection[int] = ()
 
 
 class Utterance:
@@ -178,7 +180,8 @@ class Utterance:
                 await ahead.acquire()
                 row = self._new_row(source.segment)
                 rows.put_nowait((row, source.segment))
-                await source.speak(row.row_id, partial(self._spoken, row, self.stream.spoken[-1]))
+                silences = Silences(self._parts.silent_tokens)
+                await source.speak(row.row_id, partial(self._spoken, row, self.stream.spoken[-1], silences))
         rows.put_nowait(None)
 
     def _new_row(self, segment: Segment) -> Row:
@@ -190,7 +193,10 @@ class Utterance:
             self.stream.text_ids = self.text_ids
         return row
 
-    def _spoken(self, row: Row, so_far: list[int], tokens: Sequence[int], final: bool) -> None:
+    def _spoken(
+        self, row: Row, so_far: list[int], silences: Silences, tokens: Sequence[int], final: bool
+    ) -> None:
+        tokens = silences.shortened(tokens)
         self.tokens += len(tokens)
         if tokens and self._first_token_s is None:
             self._first_token_s = self._parts.clock()

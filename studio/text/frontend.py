@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -18,9 +19,13 @@ from studio.text import pauses
 from studio.text.gather import gather
 from studio.text.language import language_of
 from studio.text.segment import SegmentLimits, cut
-from studio.text.tokenize import END_OF_PROMPT, load_tokenizer, text_ids
+from studio.text.tokenize import COSYVOICE3_SOUNDS, END_OF_PROMPT, load_tokenizer, text_ids
 
 CACHED_TEXTS = 32
+OPENING_3 = "You are a helpful assistant."
+"""What every prompt of CosyVoice3 begins with."""
+TAG_3 = re.compile("|".join((normalizing.TAG.pattern, *map(re.escape, COSYVOICE3_SOUNDS))))
+"""Tags that CosyVoice3 knows: those of version 2, and phones and parts of pinyin that set a pronunciation."""
 
 
 class TextFrontend:
@@ -34,6 +39,7 @@ class TextFrontend:
         max_text_chars: int,
         limits: SegmentLimits | None = None,
         sound_tags: tuple[str, ...] = (),
+        version: int = 2,
     ) -> None:
         self._tokenizer = tokenizer
         self._kind = kind
@@ -41,6 +47,8 @@ class TextFrontend:
         self._languages = languages
         self._max_text_chars = max_text_chars
         self._sound_tags = sound_tags
+        self._version = version
+        self._tags = normalizing.TAG if version == 2 else TAG_3
         self._limits = limits or SegmentLimits()
         # An edge asks about a text more than once: to check it, to submit it, to say what the player must hold.
         self._cached_segments = lru_cache(maxsize=CACHED_TEXTS)(self._cut)
@@ -53,10 +61,11 @@ class TextFrontend:
         languages: tuple[str, ...],
         max_text_chars: int,
         sound_tags: tuple[str, ...] = (),
+        version: int = 2,
     ) -> TextFrontend:
         """The front end over a checkpoint's tokenizer folder. Raises CheckpointError."""
-        tokenizer = load_tokenizer(tokenizer_folder)
-        return cls(tokenizer, kind, languages, max_text_chars, sound_tags=sound_tags)
+        tokenizer = load_tokenizer(tokenizer_folder, version)
+        return cls(tokenizer, kind, languages, max_text_chars, sound_tags=sound_tags, version=version)
 
     def check(self, text: str) -> None:
         """Refuse at once what needs no grammar to be refused. Raises InvalidRequest text.*."""
@@ -110,7 +119,7 @@ class TextFrontend:
         return [s for s in (self._segment(piece.strip()) for piece in pieces) if s.token_ids]
 
     def _normalised(self, text: str) -> str:
-        text = normalizing.normalize(text)
+        text = normalizing.normalize(text, self._tags)
         official = self._kind == "raw" and normalizing.is_chinese(text)
         return normalizing.as_official_chinese(text) if official else text
 
@@ -120,19 +129,24 @@ class TextFrontend:
     def prompt_ids(self, request: SynthesisRequest) -> tuple[int, ...]:
         """Ids before the text: the transcript of the prompt speech, whole, or the instruction with its end mark.
 
-        An instruction stays as typed: the model was trained on it so.
+        An instruction stays as typed: the model was trained on it so. CosyVoice3 wants its own opening before all.
         """
         if request.mode == "instruct":
-            instruction = request.instructions.removesuffix(END_OF_PROMPT) + END_OF_PROMPT
-            return text_ids(self._tokenizer, instruction)
+            instruction = request.instructions.removesuffix(END_OF_PROMPT)
+            opening = f"{OPENING_3} " if self._version == 3 else ""
+            return text_ids(self._tokenizer, opening + instruction.strip() + END_OF_PROMPT)
+        opening_ids = text_ids(self._tokenizer, OPENING_3 + END_OF_PROMPT) if self._version == 3 else ()
         text = self._normalised(request.voice.prompt_text) if request.mode == "zero_shot" else ""
+        if not text:
+            return opening_ids
         if self._kind == "raw":
-            return text_ids(self._tokenizer, text)  # no mark is added to a transcript, as in training
-        return self._segment(text).token_ids if text else ()
+            return opening_ids + text_ids(self._tokenizer, text)  # no mark is added to a transcript, as in training
+        return opening_ids + self._segment(text).token_ids
 
     def lead(self, prompt_ids: Sequence[int]) -> int:
-        """How many of the prompt's ids stand before all turns of the interleaved mode."""
-        return 0
+        """How many of the prompt's ids stand before all turns of the interleaved mode: CosyVoice3's opening."""
+        end = self._tokenizer.token_to_id(END_OF_PROMPT)
+        return prompt_ids.index(end) + 1 if self._version == 3 and end is not None and end in prompt_ids else 0
 
     def word_ids(self, words: str) -> tuple[int, ...]:
         """Ids of a part of a text that was cut between words: read as a whole text is, but for a final mark.

@@ -28,9 +28,10 @@ _POINT = {"en": " point ", "zh": "点", "ja": "点", "ko": "."}
 _ODD_FOR_ENGLISH = re.compile(r"[^\w\s.,;:!?'\"$€£%&@/+=-]|_")
 
 
-def normalize(text: str) -> str:
-    """The text that is spoken; empty when nothing is left of it."""
-    return re.sub(r"\s+", " ", "".join(_read_run(run) for run in _runs(clean(text)))).strip()
+def normalize(text: str, tags: re.Pattern[str] = TAG) -> str:
+    """The text that is spoken, tags as they are; empty when nothing is left of it."""
+    read = (run if tags.fullmatch(run) else _read_run(run) for run in _runs(clean(text), tags))
+    return re.sub(r"\s+", " ", "".join(read)).strip()
 
 
 def clean(text: str) -> str:
@@ -74,18 +75,16 @@ def as_official_chinese(text: str) -> str:
     return re.sub(r"[，,、]+$", "。", re.sub(r"[（）【】`]", "", text))
 
 
-def _runs(text: str) -> list[str]:
+def _runs(text: str, tags: re.Pattern[str]) -> list[str]:
     """Tags and what stands between them."""
     runs, end = [], 0
-    for tag in TAG.finditer(text):
+    for tag in tags.finditer(text):
         runs += [text[end : tag.start()], tag.group()]
         end = tag.end()
     return [run for run in (*runs, text[end:]) if run]
 
 
 def _read_run(run: str) -> str:
-    if TAG.fullmatch(run):
-        return run
     return "".join(_read_sentence(sentence) for sentence in _SENTENCE_END.split(run))
 
 

@@ -19,9 +19,12 @@ _QWEN2_SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 END_OF_PROMPT = "<|endofprompt|>"
 COSYVOICE2_SPECIAL = (END_OF_PROMPT, *SOUND_TAGS)
 """Tags that CosyVoice2 adds behind Qwen2's own, in this order; they are in no file of the checkpoint."""
+COSYVOICE3_SOUNDS = tuple((Path(__file__).parent / "cosyvoice3_sounds.txt").read_text(encoding="utf-8").split())
+"""Phones (ARPAbet) and parts of pinyin by which a text for CosyVoice3 sets a pronunciation, in their ids' order."""
+COSYVOICE3_SPECIAL = (*COSYVOICE2_SPECIAL, "<|endofsystem|>", *COSYVOICE3_SOUNDS)
 
 
-def load_tokenizer(folder: Path) -> Tokenizer:
+def load_tokenizer(folder: Path, version: int = 2) -> Tokenizer:
     """The tokenizer of a checkpoint's tokenizer folder: its tokenizer.json, or vocab.json and merges.txt of Qwen2.
 
     Raises: CheckpointError naming the file that is missing or unreadable.
@@ -33,7 +36,7 @@ def load_tokenizer(folder: Path) -> Tokenizer:
         raise CheckpointError("checkpoint.missing_file", file=merges.name, folder=folder)
     file = whole if whole.is_file() else vocab
     try:
-        return Tokenizer.from_file(str(whole)) if file is whole else _qwen2(vocab, merges)
+        return Tokenizer.from_file(str(whole)) if file is whole else _qwen2(vocab, merges, version)
     except Exception as error:  # tokenizers raises bare Exception
         raise CheckpointError("checkpoint.unreadable", file=file.name, reason=error, folder=folder) from error
 
@@ -43,7 +46,7 @@ def text_ids(tokenizer: Tokenizer, text: str) -> tuple[int, ...]:
     return tuple(tokenizer.encode(text, add_special_tokens=False).ids)
 
 
-def _qwen2(vocab_file: Path, merges_file: Path) -> Tokenizer:
+def _qwen2(vocab_file: Path, merges_file: Path, version: int) -> Tokenizer:
     vocab = json.loads(vocab_file.read_text(encoding="utf-8"))
     lines = merges_file.read_text(encoding="utf-8").splitlines()
     pairs = (line.partition(" ") for line in lines if line and not line.startswith("#version"))
@@ -57,5 +60,6 @@ def _qwen2(vocab_file: Path, merges_file: Path) -> Tokenizer:
         ]
     )
     tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens([AddedToken(t, normalized=False) for t in (*_QWEN2_SPECIAL, *COSYVOICE2_SPECIAL)])
+    added = COSYVOICE2_SPECIAL if version == 2 else COSYVOICE3_SPECIAL
+    tokenizer.add_special_tokens([AddedToken(t, normalized=False) for t in (*_QWEN2_SPECIAL, *added)])
     return tokenizer

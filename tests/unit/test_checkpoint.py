@@ -6,6 +6,7 @@ import pytest
 
 from studio.checkpoint import (
     FILE,
+    FILE_3,
     HASHED_END_BYTES,
     VOICE_ENCODERS,
     check_files,
@@ -108,7 +109,17 @@ def test_a_pointer_and_an_empty_file_are_told_from_weights(whole: Path) -> None:
         check_files(whole)
 
 
-@pytest.mark.parametrize(("file", "version"), [("cosyvoice.yaml", "CosyVoice 1"), ("cosyvoice3.yaml", "CosyVoice 3")])
+def test_cosyvoice3_is_told_by_the_name_of_its_description(tmp_path: Path) -> None:
+    (tmp_path / FILE_3).write_text("sample_rate: 24000\n")
+    found = read_checkpoint(tmp_path)
+    assert (found.version, found.voice_encoders[1]) == (3, "speech_tokenizer_v3.onnx")
+    assert 2322 in found.silent_tokens
+    names = [name.replace("cosyvoice2", "cosyvoice3").replace("_v2", "_v3") for name in OFFICIAL]
+    assert wanted_files(names)[1] is None
+    assert wanted_files([FILE_3])[1] == "llm.pt"
+
+
+@pytest.mark.parametrize(("file", "version"), [("cosyvoice.yaml", "CosyVoice 1")])
 def test_checkpoint_of_another_version_is_told(tmp_path: Path, file: str, version: str) -> None:
     (tmp_path / file).write_text("sample_rate: 22050\n")
     with pytest.raises(CheckpointError, match=rf"{file}.* a checkpoint of {version}.* Take one of CosyVoice 2"):

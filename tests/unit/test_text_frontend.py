@@ -159,3 +159,46 @@ def test_tag_that_the_model_knows_and_ordinary_brackets_pass() -> None:
     frontend = TextFrontend(tokenizer, "raw", ("en",), max_text_chars=100, sound_tags=("[breath]",))
     frontend.check("hello [breath] you")
     frontend.check("hello [note] you")
+
+
+@pytest.fixture
+def third(qwen_folder: Path) -> TextFrontend:
+    return TextFrontend(load_tokenizer(qwen_folder, 3), "raw", ("en", "zh"), max_text_chars=100, version=3)
+
+
+def test_cosyvoice3_has_its_opening_before_transcript_instruction_and_text(third: TextFrontend) -> None:
+    voice = voice_prompt("", 9, "hello.")
+
+    def read(**how: str) -> str:
+        return third._tokenizer.decode(third.prompt_ids(SynthesisRequest("", voice, **how)), skip_special_tokens=False)
+
+    opening = "You are a helpful assistant."
+    assert read() == f"{opening}<|endofprompt|>hello."
+    assert read(mode="cross_lingual") == f"{opening}<|endofprompt|>"
+    assert read(mode="instruct", instructions="hello") == f"{opening} hello<|endofprompt|>"
+
+
+def test_opening_of_cosyvoice3_stands_before_all_turns_of_streamed_text(
+    third: TextFrontend, frontend: TextFrontend
+) -> None:
+    ids = third.prompt_ids(SynthesisRequest("", voice_prompt("", 9, "hello.")))
+    lead = third.lead(ids)
+    assert third._tokenizer.id_to_token(ids[lead - 1]) == "<|endofprompt|>" and lead == len(ids) - 2
+    assert frontend.lead((1, 2, 3)) == 0
+
+
+def test_pronunciations_of_cosyvoice3_are_one_id_each_and_survive_normalising(third: TextFrontend) -> None:
+    (segment,) = third.segments("hello [zh][ōng] [AA0]")
+    tokens = [third._tokenizer.id_to_token(n) for n in segment.token_ids]
+    assert {"[zh]", "[ōng]", "[AA0]"} <= set(tokens)
+    first = third._tokenizer.token_to_id("<|endoftext|>")
+    assert third._tokenizer.token_to_id("<|endofsystem|>") == first + 3 + len(COSYVOICE2_SPECIAL)
+    assert third._tokenizer.token_to_id("[AA]") == first + 4 + len(COSYVOICE2_SPECIAL)
+
+
+def test_words_of_a_streamed_text_keep_the_blank_before_them(qwen_folder: Path) -> None:
+    frontend = TextFrontend(load_tokenizer(qwen_folder), "raw", ("en",), max_text_chars=100)
+    whole = text_ids(frontend._tokenizer, "hello w h 3")
+    assert frontend.word_ids("hello") + frontend.word_ids(" w h") == whole[:-2]
+    with pytest.raises(InvalidRequest, match="sound tag"):
+        frontend.word_ids(" [cough]")

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from studio.models.flow.history import RateMemory
 from studio.models.flow.layers import (
     CausalConv,
     FusedLinears,
@@ -40,6 +41,7 @@ class UpsampleConformerEncoder(nn.Module):
         super().__init__()
         width = config.encoder_dim
         self.width = width
+        self.heads = config.encoder_heads
         self.embed = InputScale(width)
         self.pre_lookahead_layer = Lookahead(width)
         self.encoders = nn.ModuleList(Block(config) for _ in range(config.encoder_blocks))
@@ -52,6 +54,15 @@ class UpsampleConformerEncoder(nn.Module):
         # the view at token rate and the view at frame rate each hold one convolution
         self.pre_lookahead_layer.conv2.slot = 0
         self.up_layer.conv.slot = 0
+
+    @property
+    def memory(self) -> tuple[RateMemory, RateMemory]:
+        """What streams keep of the layers at token rate, and of those at frame rate."""
+        head_dim = self.width // self.heads
+        return (
+            RateMemory(len(self.encoders), self.heads, head_dim, (self.pre_lookahead_layer.conv2,)),
+            RateMemory(len(self.up_encoders), self.heads, head_dim, (self.up_layer.conv,)),
+        )
 
     def forward(
         self, x: Tensor, ahead: Tensor | None = None, lengths: Tensor | None = None, streaming: bool = False
@@ -107,11 +118,11 @@ class InputScale(nn.Module):
 class Lookahead(nn.Module):
     """Lets each token see the three after it; the only place where the flow looks right of a block."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, inner: int | None = None) -> None:
         super().__init__()
         self.width = width
-        self.conv1 = CausalConv(width, width, LOOKAHEAD_TOKENS + 1)
-        self.conv2 = CausalConv(width, width, 3)
+        self.conv1 = CausalConv(width, inner or width, LOOKAHEAD_TOKENS + 1)
+        self.conv2 = CausalConv(inner or width, width, 3)
 
     def forward(self, window: Tensor, view: View) -> Tensor:
         """window: [B, T, 4 * C], each token and the three after it -> [B, T, C]"""

@@ -1,4 +1,4 @@
-"""The whole flow: speech tokens, a prompt and a speaker embedding to mel.
+"""The whole flow of either version: speech tokens, a prompt and a speaker embedding to mel.
 
 Whole sequences and training are here; streams that keep a cache are in `stream.py`.
 
@@ -15,7 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from studio.models.flow import stream, training
-from studio.models.flow.encoder import UpsampleConformerEncoder
+from studio.models.flow.dit import DiffusionTransformer, RepeatedTokens
+from studio.models.flow.encoder import Lookahead, UpsampleConformerEncoder
 from studio.models.flow.estimator import CausalConditionalDecoder
 from studio.models.flow.layers import View, WholeView, lay_out_for_products, visibility
 from studio.models.flow.prompt import PromptPreparation
@@ -25,7 +26,9 @@ from studio.models.flow.sizes import (
     LOOKAHEAD_TOKENS,
     MEL_BINS,
     NOISE_FRAMES,
+    DitConfig,
     FlowConfig,
+    is_dit,
 )
 from studio.models.flow.solver import flow_times, solve, start_noise
 from studio.models.flow.state import FlowState, PromptFlowCache
@@ -33,18 +36,28 @@ from studio.models.weights import load_strictly, read_tensors
 
 
 class Flow(nn.Module):
-    """Chunk-causal conditional flow matching of CosyVoice 2; its state has the names of `flow.pt`."""
+    """Chunk-causal conditional flow matching of CosyVoice 2 or 3; its state has the names of `flow.pt`."""
 
-    def __init__(self, config: FlowConfig, steps: int = FLOW_STEPS) -> None:
+    encoder: UpsampleConformerEncoder | RepeatedTokens
+
+    def __init__(self, config: FlowConfig | DitConfig, steps: int = FLOW_STEPS) -> None:
         """steps: Euler steps of a solve; all streams and prompts of this flow take as many."""
         super().__init__()
         self.config = config
         self.steps = steps
-        self.input_embedding = nn.Embedding(config.speech_tokens, config.encoder_dim)
         self.spk_embed_affine_layer = nn.Linear(config.speaker_dim, MEL_BINS)
-        self.encoder = UpsampleConformerEncoder(config)
-        self.encoder_proj = nn.Linear(config.encoder_dim, MEL_BINS)
-        self.decoder = nn.ModuleDict({"estimator": CausalConditionalDecoder(config)})
+        if isinstance(config, DitConfig):
+            self.input_embedding = nn.Embedding(config.speech_tokens, MEL_BINS)
+            self.pre_lookahead_layer = Lookahead(MEL_BINS, config.lookahead_channels)
+            self.pre_lookahead_layer.conv2.slot = 0
+            self.encoder = RepeatedTokens(self.pre_lookahead_layer)
+            self.encoder_proj: nn.Module = nn.Identity()
+            self.decoder = nn.ModuleDict({"estimator": DiffusionTransformer(config)})
+        else:
+            self.input_embedding = nn.Embedding(config.speech_tokens, config.encoder_dim)
+            self.encoder = UpsampleConformerEncoder(config)
+            self.encoder_proj = nn.Linear(config.encoder_dim, MEL_BINS)
+            self.decoder = nn.ModuleDict({"estimator": CausalConditionalDecoder(config)})
         self._matching_loss = self.matching_loss
 
     @classmethod
@@ -59,7 +72,11 @@ class Flow(nn.Module):
 
         Raises:  WeightsError naming the first key that does not fit.
         """
-        flow = cls(FlowConfig.from_tensors(tensors, estimator_head_dim), steps)
+        if is_dit(tensors):
+            config: FlowConfig | DitConfig = DitConfig.from_tensors(tensors)
+        else:
+            config = FlowConfig.from_tensors(tensors, estimator_head_dim)
+        flow = cls(config, steps)
         load_strictly(flow, tensors, source)
         lay_out_for_products(flow)
         return flow.eval()
@@ -73,12 +90,12 @@ class Flow(nn.Module):
         return cls.from_tensors(read_tensors(path), estimator_head_dim, str(path), steps)
 
     @property
-    def estimator(self) -> CausalConditionalDecoder:
+    def estimator(self) -> CausalConditionalDecoder | DiffusionTransformer:
         return self.decoder["estimator"]
 
     @property
     def device(self) -> torch.device:
-        return self.encoder_proj.weight.device
+        return self.spk_embed_affine_layer.weight.device
 
     def embed_tokens(self, tokens: Tensor) -> Tensor:
         """Embed speech tokens [..., T] -> [..., T, C]; ids below 0 count as 0."""

@@ -8,7 +8,9 @@ Axes: S steps of the solve, L layers, G lanes (guidance branches), H heads, T ti
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -30,6 +32,23 @@ class HistoryShape:
     head_dim: int
     storage: torch.dtype
     device: torch.device
+
+
+class ConvWithPast(Protocol):
+    """A convolution, as far as it matters to what a stream keeps for it."""
+
+    taps: int
+    channels_in: int
+
+
+@dataclass(frozen=True, slots=True)
+class RateMemory:
+    """What the layers that run at one rate want kept: attention layers with their heads, and convolutions by slot."""
+
+    layers: int
+    heads: int
+    head_dim: int
+    convolutions: Sequence[ConvWithPast]
 
 
 class History:
@@ -128,4 +147,4 @@ def joined_edges(rows: list[Edges]) -> Edges:
 def parted_edges(joined: Edges, rows: int) -> list[Edges]:
     """The inverse of `joined_edges`; each row's edges are memory of its own."""
     by_slot = [[part.clone() for part in edge.chunk(rows, dim=2)] for edge in joined]
-    return [list(of_row) for of_row in zip(*by_slot, strict=True)]
+    return [[parts[row] for parts in by_slot] for row in range(rows)]

@@ -29,6 +29,9 @@ class View(Protocol):
     def attend_relative(self, layer: RelativeHeads, qkv: Tensor) -> Tensor:
         """Attention with relative positions: [B, T, 3, H, D] -> [B, T, H * D]."""
 
+    def positions(self, x: Tensor) -> Tensor:
+        """Where each frame of x [B, T, C] stands in its sequence: float32 [T]."""
+
 
 class RelativeHeads(Protocol):
     """The part of a relative attention layer that a view needs."""
@@ -70,6 +73,9 @@ class WholeView:
 
     def __init__(self, visible: Tensor | None) -> None:
         self.visible = visible
+
+    def positions(self, x: Tensor) -> Tensor:
+        return torch.arange(x.shape[1], dtype=torch.float32, device=x.device)
 
     def window(self, x: Tensor, taps: int, slot: int) -> Tensor:
         padded = F.pad(x, (0, 0, taps - 1, 0))

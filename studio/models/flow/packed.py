@@ -94,6 +94,10 @@ class PackedView:
         self.new_edges = new_edges
         self.step = step
 
+    def positions(self, x: Tensor) -> Tensor:
+        rows = zip(self.layout.starts, self.layout.lengths, strict=True)
+        return torch.cat([torch.arange(start, start + length) for start, length in rows]).to(x.device).float()
+
     def window(self, x: Tensor, taps: int, slot: int) -> Tensor:
         window, new_edge = self.layout.gather(taps)
         joined = torch.cat([self.edges[slot][self.step], x], dim=1)

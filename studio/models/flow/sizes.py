@@ -78,6 +78,50 @@ class FlowConfig:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class DitConfig:
+    """Dimensions of a CosyVoice3 flow: its estimator, and the look-ahead layer before it."""
+
+    speech_tokens: int = 6561
+    lookahead_channels: int = 1024
+    channels: int = 1024
+    heads: int = 16
+    head_dim: int = 64
+    blocks: int = 22
+    feed_forward: int = 2048
+    speaker_dim: int = SPEAKER_DIM
+
+    @property
+    def estimator_heads(self) -> int:
+        return self.heads
+
+    @property
+    def estimator_head_dim(self) -> int:
+        return self.head_dim
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> DitConfig:
+        """Infer the sizes from a checkpoint's tensors. Raises WeightsError if one needed for this is missing."""
+        estimator = "decoder.estimator."
+        channels = _shape(tensors, estimator + "proj_out.weight")[1]
+        head_dim = 2 * _shape(tensors, estimator + "rotary_embed.inv_freq")[0]
+        return cls(
+            speech_tokens=_shape(tensors, "input_embedding.weight")[0],
+            lookahead_channels=_shape(tensors, "pre_lookahead_layer.conv1.weight")[0],
+            channels=channels,
+            heads=channels // head_dim,
+            head_dim=head_dim,
+            blocks=_count(tensors, r"decoder\.estimator\.transformer_blocks\.(\d+)\."),
+            feed_forward=_shape(tensors, estimator + "transformer_blocks.0.ff.ff.0.0.weight")[0],
+            speaker_dim=_shape(tensors, "spk_embed_affine_layer.weight")[1],
+        )
+
+
+def is_dit(tensors: Mapping[str, Tensor]) -> bool:
+    """Whether these are the tensors of a CosyVoice3 flow."""
+    return "decoder.estimator.rotary_embed.inv_freq" in tensors
+
+
 def _shape(tensors: Mapping[str, Tensor], name: str) -> tuple[int, ...]:
     if name not in tensors:
         raise WeightsError(f"{name} is missing, so this is no flow checkpoint")

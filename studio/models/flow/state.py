@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from studio.models.flow.history import Edges, History, HistoryShape
-from studio.models.flow.layers import CausalConv
+from studio.models.flow.history import Edges, History, HistoryShape, RateMemory
 from studio.models.flow.sizes import BLOCK_TOKENS, FRAMES_PER_TOKEN
 
 if TYPE_CHECKING:
@@ -110,29 +108,25 @@ def align_prompt(tokens: Tensor, mel: Tensor, tail_tokens: int) -> tuple[Tensor,
 
 def empty_rates(flow: Flow, storage: torch.dtype) -> tuple[FrozenRate, FrozenRate, FrozenRate]:
     """The start of a stream without any past: at token rate, at frame rate, and in the solve."""
-    config, device, encoder = flow.config, flow.device, flow.encoder
+    device, estimator = flow.device, flow.estimator
+    solve = RateMemory(
+        len(estimator.attentions),
+        flow.config.estimator_heads,
+        flow.config.estimator_head_dim,
+        estimator.convolutions,
+    )
 
-    def rate(
-        steps: int, layers: int, lanes: int, heads: int, head_dim: int, convolutions: Sequence[CausalConv]
-    ) -> FrozenRate:
-        shape = HistoryShape(steps, layers, lanes, heads, head_dim, storage, device)
-        kept = torch.empty(steps, layers, 2, lanes, heads, 0, head_dim, dtype=storage, device=device)
+    def rate(memory: RateMemory, steps: int, lanes: int) -> FrozenRate:
+        sizes = (memory.heads, memory.head_dim)
+        shape = HistoryShape(steps, memory.layers, lanes, *sizes, storage, device)
+        kept = torch.empty(
+            steps, memory.layers, 2, lanes, memory.heads, 0, memory.head_dim, dtype=storage, device=device
+        )
         edges = [
-            torch.zeros(steps, lanes, conv.taps - 1, conv.channels_in, device=device) for conv in convolutions
+            torch.zeros(steps, lanes, conv.taps - 1, conv.channels_in, device=device)
+            for conv in memory.convolutions
         ]
         return FrozenRate(shape, kept, tuple(edges))
 
-    heads, head_dim = config.encoder_heads, config.encoder_dim // config.encoder_heads
-    estimator = flow.estimator
-    return (
-        rate(1, config.encoder_blocks, 1, heads, head_dim, [encoder.pre_lookahead_layer.conv2]),
-        rate(1, config.upsampled_blocks, 1, heads, head_dim, [encoder.up_layer.conv]),
-        rate(
-            flow.steps,
-            len(estimator.attentions),
-            2,
-            config.estimator_heads,
-            config.estimator_head_dim,
-            estimator.convolutions,
-        ),
-    )
+    token, frame = flow.encoder.memory
+    return rate(token, 1, 1), rate(frame, 1, 1), rate(solve, flow.steps, 2)

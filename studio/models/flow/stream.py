@@ -54,7 +54,7 @@ def step(
     working = [turn for turn in turns if len(turn.tokens)]
     mels = iter(_compute(flow, working) if working else [])
     results = [
-        next(mels) if len(turn.tokens) else flow.encoder_proj.weight.new_empty(MEL_BINS, 0) for turn in turns
+        next(mels) if len(turn.tokens) else torch.empty(MEL_BINS, 0, device=flow.device) for turn in turns
     ]
     for turn, ends in zip(turns, final, strict=True):
         turn.state.pending_tokens = turn.left

@@ -31,3 +31,10 @@ def normal_noise(seeds: Tensor, starts: Tensor, count: int) -> Tensor:
     radius = torch.sqrt(-2.0 * torch.log((word.double() + 0.5) / 2.0 ** 32)).float()
     angle = _mix(word ^ 0x5BD1E995 ^ low).float() * (2 * math.pi / 2.0 ** 32)
     return radius * torch.cos(angle)
+
+
+def uniform_noise(seed: int, start: int, count: int, streams: int) -> Tensor:
+    """Values in [0, 1) at sample indices start .. start + count - 1 of so many streams: float32 [count, streams]."""
+    index = (start + torch.arange(count))[:, None] * streams + torch.arange(streams)
+    word = _mix((index & _WORD) ^ _mix(torch.tensor(seed & _WORD)))
+    return _mix(word + (index >> 32) * 0x9E3779B1 & _WORD).double().div(2.0**32).float().clamp(max=1 - 2.0**-24)

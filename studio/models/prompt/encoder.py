@@ -25,6 +25,7 @@ from studio.speech import (
 )
 
 SPEAKER_FILE, TOKENIZER_FILE = "campplus.onnx", "speech_tokenizer_v2.onnx"
+TOKENIZER_FILE_3 = "speech_tokenizer_v3.onnx"
 # one reflection of the widest window, and a token's worth of sound beyond it
 _LEAST_S = 0.08
 
@@ -41,7 +42,10 @@ class OnnxPromptEncoder:
     def __init__(self, folder: Path | str, *, threads: int = 1, providers: tuple[str, ...] = ()) -> None:
         """Raises:  WeightsError if a file is missing, cannot be loaded, or has other inputs."""
         self._speaker = _Model(Path(folder) / SPEAKER_FILE, 1, threads, providers)
-        self._tokenizer = _Model(Path(folder) / TOKENIZER_FILE, 2, threads, providers)
+        is_third = not (Path(folder) / TOKENIZER_FILE).is_file() and (Path(folder) / TOKENIZER_FILE_3).is_file()
+        self._top_hz = features.PROMPT_TOP_HZ_3 if is_third else features.PROMPT_TOP_HZ
+        tokenizer_file = TOKENIZER_FILE_3 if is_third else TOKENIZER_FILE
+        self._tokenizer = _Model(Path(folder) / tokenizer_file, 2, threads, providers)
 
     @torch.inference_mode()
     def encode(self, samples: Float32, sample_rate_hz: int, prompt_text: str) -> VoicePrompt:
@@ -55,7 +59,7 @@ class OnnxPromptEncoder:
         clip = torch.from_numpy(np.ascontiguousarray(samples, dtype=np.float32))
         at_16k = features.resample(clip, sample_rate_hz, PROMPT_RATE_HZ)
         at_24k = features.resample(clip, sample_rate_hz, SAMPLE_RATE_HZ)
-        tokens, mel = self._speech_tokens(at_16k), features.prompt_mel(at_24k).numpy()
+        tokens, mel = self._speech_tokens(at_16k), features.prompt_mel(at_24k, self._top_hz).numpy()
         count = min(len(mel) // MEL_FRAMES_PER_TOKEN, len(tokens))
         tokens, mel = tokens[:count], np.ascontiguousarray(mel[:MEL_FRAMES_PER_TOKEN * count])
         embedding = self._speaker_embedding(at_16k)

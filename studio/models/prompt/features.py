@@ -26,6 +26,9 @@ def _resampling_kernel(from_hz: int, to_hz: int) -> tuple[Tensor, int]:
     window = torch.cos(zeros * math.pi / _RESAMPLE_ZEROS / 2).square()
     return (torch.sinc(zeros) * window * (lowest / from_hz)).float(), width
 
+PROMPT_TOP_HZ, PROMPT_TOP_HZ_3 = 8000.0, 12_000.0
+"""Of the prompt mel of CosyVoice2, and of CosyVoice3."""
+
 
 def resample(samples: Tensor, from_hz: int, to_hz: int) -> Tensor:
     """Band-limited resampling, [..., n] -> [..., ceil(n to / from)]."""
@@ -86,14 +89,14 @@ def _spectrogram(samples: Tensor, n_fft: int, hop: int, pad: int) -> Tensor:
     return spectra.reshape(*samples.shape[:-1], *spectra.shape[1:])
 
 
-def prompt_mel(samples: Tensor) -> Tensor:
-    """Natural-log mel magnitudes of 24 kHz samples: [..., n] -> [..., n // 480, 80].
+def prompt_mel(samples: Tensor, top_hz: float = PROMPT_TOP_HZ) -> Tensor:
+    """Natural-log mel magnitudes of 24 kHz samples up to top_hz: [..., n] -> [..., n // 480, 80].
 
     Raises:  RuntimeError for fewer than 721 samples (nothing to reflect).
     """
     spectra = torch.view_as_real(_spectrogram(samples, 1920, 480, 720))
     magnitude = torch.sqrt(spectra.square().sum(-1) + 1e-9).transpose(-1, -2)
-    filters = _slaney_filters(24_000, 1920, 80, 8000.0).to(samples.device)
+    filters = _slaney_filters(24_000, 1920, 80, top_hz).to(samples.device)
     return torch.log((magnitude @ filters).clamp_min(1e-5))
 
 
