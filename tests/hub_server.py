@@ -28,6 +28,7 @@ class Fault:
     flips_a_bit: bool = False
     too_long: bool = False
     retry_after: str = ""
+    waits_for: threading.Event | None = None
 
 
 @dataclass
@@ -111,6 +112,8 @@ def _handler_of(hub: Hub) -> type[BaseHTTPRequestHandler]:
             wanted, content = self.headers.get("Range", ""), hub.files[name]
             hub.asked.append((name, wanted))
             fault = self.next_fault(name)
+            if fault.waits_for is not None:
+                fault.waits_for.wait(60)
             if fault.status:
                 self.send({"Retry-After": fault.retry_after} if fault.retry_after else {}, status=fault.status)
                 return

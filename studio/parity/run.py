@@ -13,6 +13,7 @@ from studio.parity.flow import run_encoder, run_estimator, run_flow, run_start_n
 from studio.parity.frontend import run_frontend
 from studio.parity.speech_lm import run_llm, run_ras
 from studio.parity.stream import run_session
+from studio.parity.streamed_text import run_bistream
 from studio.parity.text import run_text
 from studio.parity.vocoder import run_hift, run_source
 
@@ -27,6 +28,7 @@ RUNNERS: dict[str, Callable[[Fixtures, str], Iterator[Line]]] = {
     "llm": run_llm,
     "ras": run_ras,
     "stream_session": run_session,
+    "bistream": run_bistream,
     "text": run_text,
 }
 

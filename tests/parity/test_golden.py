@@ -7,12 +7,7 @@ import pytest
 from studio.parity.run import run_fixture
 from tests.parity.conftest import FIXTURES, GOLDEN
 
-WAITING = {"06_bistream"}  # for the code that they hold
-NAMES = [
-    pytest.param(n, marks=pytest.mark.full) if n.endswith("_full") else n
-    for n in GOLDEN.names()
-    if n not in WAITING
-]
+NAMES = [pytest.param(n, marks=pytest.mark.full) if n.endswith("_full") else n for n in GOLDEN.names()]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -22,4 +17,4 @@ def test_our_code_gives_the_golden_numbers(name):
 
 
 def test_no_fixture_is_left_out():
-    assert len(NAMES) + len(WAITING) == len(list(FIXTURES.glob("0?_*.json"))) == 16
+    assert len(NAMES) == len(list(FIXTURES.glob("0?_*.json"))) == 16

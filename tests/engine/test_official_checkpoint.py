@@ -1,0 +1,115 @@
+"""A checkpoint in the official layout through the path that a user takes: --model-dir, and speech over HTTP.
+
+The small one comes by its name from a hub; the one of the official size, 3.5 GB of weights, lies in a folder.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+
+from tests import hub_server
+from tests.hub_server import REPOSITORY, Fault
+from tests.official_layout import write_official
+from tests.parity.conftest import FIXTURES
+from tests.real_studio import RealStudio
+
+SAMPLES_PER_TOKEN = 960
+TEXT = "Hello."
+ENGINE = ("--kv-cache-gib", "0.1", "--max-num-seqs", "2", "--max-model-len", "2048", "--log-level", "warning")
+SPOKEN: dict[str, dict[str, object]] = {
+    "zero-shot": {"voice": "Clara"},
+    "cross-lingual": {"voice": "Clara", "mode": "cross_lingual", "input": "你好。"},
+    "instruct": {"voice": "Clara", "instructions": "Speak slowly."},
+}
+
+
+@pytest.fixture(scope="module")
+def fetched(tmp_path_factory) -> Iterator[RealStudio]:
+    """app.py on a checkpoint that it fetches itself, seen while that was going on."""
+    whole, folder = write_official(tmp_path_factory.mktemp("official")), tmp_path_factory.mktemp("studio")
+    files = {str(p.relative_to(whole)): p.read_bytes() for p in whole.rglob("*") if p.is_file()}
+    released = threading.Event()
+    with hub_server.running(files) as hub:
+        hub.faults["llm.pt"] = [Fault(cut_after=1_200_000), Fault(status=503), Fault(waits_for=released)]
+        studio = RealStudio(folder, "--model-dir", REPOSITORY, "--hub-endpoint", hub.url, *ENGINE)
+        studio.start()
+        try:
+            watch_the_download(studio)
+            released.set()
+            studio.wait_ready()
+            yield studio
+        finally:
+            released.set()
+            studio.stop()
+
+
+def watch_the_download(studio: RealStudio) -> None:
+    """While the hub holds a file back: the page is there, says how far it is, and speech is told to wait."""
+    studio.until(lambda: "HTTP 503" in str(studio.health()), "the download's trouble on the page")
+    assert "arrival.js" in httpx.get(studio.url).text
+    (worker,) = studio.health()["workers"]
+    assert worker["name"] == "checkpoint" and 0 < worker["fraction"] < 1
+    refused = httpx.post(f"{studio.url}/v1/audio/speech", json={"input": "Hi.", "voice": "Clara"})
+    assert refused.status_code == 503 and "Retry-After" in refused.headers
+
+
+def spoken(studio: RealStudio, body: dict[str, object]) -> np.ndarray:
+    asked = {"input": TEXT, "seed": 1, "response_format": "pcm"} | body
+    return samples_of(httpx.post(f"{studio.url}/v1/audio/speech", json=asked, timeout=280))
+
+
+def converted(studio: RealStudio) -> np.ndarray:
+    with (FIXTURES / "signal_16k.wav").open("rb") as clip:
+        form = {"voice": "Clara", "response_format": "pcm"}
+        asked = httpx.post(
+            f"{studio.url}/v1/audio/conversions", data=form, files={"audio_sample": clip}, timeout=280
+        )
+    return samples_of(asked)
+
+
+def samples_of(reply: httpx.Response) -> np.ndarray:
+    assert reply.status_code == 200, reply.text
+    return np.frombuffer(reply.content, "<i2")
+
+
+def assert_is_noise(samples: np.ndarray) -> None:
+    """Sound in whole tokens; what it says is up to random weights."""
+    assert len(samples) >= 2 * SAMPLES_PER_TOKEN and len(samples) % SAMPLES_PER_TOKEN == 0
+    assert np.abs(samples.astype(float)).max() > 100
+
+
+@pytest.mark.parametrize("mode", SPOKEN)
+def test_fetched_checkpoint_speaks_in_each_mode(fetched: RealStudio, mode: str) -> None:
+    assert_is_noise(spoken(fetched, SPOKEN[mode]))
+
+
+def test_fetched_checkpoint_converts_a_clip(fetched: RealStudio) -> None:
+    assert_is_noise(converted(fetched))
+
+
+def test_fetched_checkpoint_is_named_as_on_its_hub_and_was_converted_once(fetched: RealStudio) -> None:
+    (model,) = httpx.get(f"{fetched.url}/v1/models").json()["data"]
+    assert model["id"] == REPOSITORY.partition("/")[2]
+    assert len(list((fetched.folder / "data" / "cache").glob("speech-lm-*"))) == 1
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1500)
+def test_checkpoint_of_the_official_size_speaks_in_each_mode(tmp_path: Path) -> None:
+    studio = RealStudio(tmp_path, "--model-dir", str(write_official(tmp_path / "official", "full")), *ENGINE)
+    try:
+        studio.start()
+        studio.wait_ready()
+        for body in SPOKEN.values():
+            assert_is_noise(spoken(studio, body))
+        assert_is_noise(converted(studio))
+    finally:
+        studio.stop()
+        shutil.rmtree(tmp_path, ignore_errors=True)  # 6 GB
