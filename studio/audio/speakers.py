@@ -8,8 +8,9 @@ import numpy as np
 
 from studio.audio.check import speech_runs
 from studio.audio.decode import ReferenceClip
+from studio.audio.denoise import with_less_noise
 from studio.audio.resample import resample
-from studio.speech import PROMPT_RATE_HZ, Float32
+from studio.speech import PROMPT_RATE_HZ, SAMPLE_RATE_HZ, Float32
 
 _PART_S, _STEP_S = 1.5, 0.5
 _MOST_S = 30.0
@@ -23,12 +24,20 @@ _VOICED = 0.45
 
 
 def parts_of(clip: ReferenceClip) -> list[Float32]:
-    """The speech of a clip without its pauses, in overlapping parts of 1.5 s at 16 kHz; none of a shorter clip."""
-    spoken = [clip.part(start_s, end_s).samples for start_s, end_s in speech_runs(clip)]
+    """The speech of a clip without pauses and noise, in overlapping parts of 1.5 s at 16 kHz; none of a shorter one.
+
+    Noise that comes and goes with the voice's loudness would make it sound like two.
+    """
+    runs = speech_runs(clip)
+    if not runs:
+        return []
+    heard = clip.part(0.0, min(runs[-1][1], runs[0][0] + _MOST_S))
+    clear = with_less_noise(resample(heard.samples, heard.sample_rate_hz, SAMPLE_RATE_HZ))
+    quiet = ReferenceClip(clear, SAMPLE_RATE_HZ, SAMPLE_RATE_HZ, len(clear) / SAMPLE_RATE_HZ)
+    spoken = [quiet.part(start_s, end_s).samples for start_s, end_s in speech_runs(quiet)]
     if not spoken:
         return []
-    most = round(_MOST_S * clip.sample_rate_hz)
-    samples = resample(np.concatenate(spoken)[:most], clip.sample_rate_hz, PROMPT_RATE_HZ)
+    samples = resample(np.concatenate(spoken), SAMPLE_RATE_HZ, PROMPT_RATE_HZ)
     size, step = round(_PART_S * PROMPT_RATE_HZ), round(_STEP_S * PROMPT_RATE_HZ)
     return [samples[at : at + size] for at in range(0, len(samples) - size + 1, step)]
 

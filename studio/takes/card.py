@@ -69,7 +69,7 @@ def read_card(head: bytes) -> Card:
 
     Raises: InvalidRequest take.no_card when there is none, or none of a shape that this studio writes.
     """
-    text = head[:HEAD_BYTES].decode("ascii", "replace")
+    text = head[:HEAD_BYTES].decode("utf-8", "replace")
     start = text.find(MARK)
     if start < 0:
         start = 0 if text.lstrip().startswith("{") else -1  # a card that was laid out anew

@@ -16,6 +16,7 @@ from studio.settings import Settings
 from studio.ui.scripts import mount_script
 from studio.ui.tabs.admin import admin_tab
 from studio.ui.tabs.studio import studio_tab
+from studio.ui.tabs.takes import restore_place, takes_tab, wire_restore
 
 WEB = Path(__file__).resolve().parents[2] / "assets" / "web"
 STATUS_TEMPLATE = (
@@ -89,16 +90,20 @@ def build_page(store: VoiceStore, prompts: VoicePrompts, settings: Settings, ear
                 elem_id="engine",
                 padding=False,
             )
-        with gr.Tabs():
+        restore = restore_place()
+        with gr.Tabs() as tabs:
             with gr.Tab(i18n("tab.studio"), id="studio"):
-                studio_tab(i18n, store, prompts, ears)
+                source, speech = studio_tab(i18n, store, prompts, ears)
+            with gr.Tab(i18n("tab.takes"), id="takes"):
+                takes_tab()
             with gr.Tab(i18n("tab.admin"), id="admin"):
                 admin_tab()
+        wire_restore(restore, tabs, speech.text, source.voice, speech.seed, store)
         gr.Markdown(i18n("page.footer"), elem_id="footer")
     blocks.queue(api_open=False, default_concurrency_limit=8, max_size=64)
     mount = {
         "theme": theme(),
-        "css_paths": [WEB / "studio.css", WEB / "admin.css"],
+        "css_paths": [WEB / f"{name}.css" for name in ("studio", "takes", "admin")],
         "i18n": i18n,
         "show_error": False,
         "run_history": False,

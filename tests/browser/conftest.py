@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import soundfile
+import uvicorn
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
+from tests.api.conftest import Service, clip_samples, serve, stop
 from tests.browser.studio_page import PROMPTS, WAIT_MS, StudioPage
 from tests.real_studio import RealStudio
 
@@ -46,8 +50,8 @@ def chromium(microphone_file: Path) -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture
-def open_page(chromium: Browser, studio: RealStudio) -> Iterator[OpenPage]:
+@contextmanager
+def opening(chromium: Browser, url: str) -> Iterator[OpenPage]:
     """Opens pages, each as a person of its own; an uncaught error in any of them fails the test."""
     contexts: list[BrowserContext] = []
     errors: list[str] = []
@@ -61,7 +65,7 @@ def open_page(chromium: Browser, studio: RealStudio) -> Iterator[OpenPage]:
         page: Page = context.new_page()
         page.set_default_timeout(30_000)
         page.on("pageerror", lambda error: errors.append(str(error)))
-        page.goto(f"{studio.url}/?__theme={theme}")
+        page.goto(f"{url}/?__theme={theme}")
         page.wait_for_selector("#player [data-ready]", state="attached", timeout=WAIT_MS)
         opened = StudioPage(page)
         if ready:
@@ -73,6 +77,36 @@ def open_page(chromium: Browser, studio: RealStudio) -> Iterator[OpenPage]:
     for context in contexts:
         context.close()
     assert not errors
+
+
+@pytest.fixture
+def open_page(chromium: Browser, studio: RealStudio) -> Iterator[OpenPage]:
+    """Opens pages on the real engine."""
+    with opening(chromium, studio.url) as open_one:
+        yield open_one
+
+
+@pytest.fixture(scope="session")
+def running_fakes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    running: list[tuple[uvicorn.Server, threading.Thread]] = []
+    yield serve(tmp_path_factory.mktemp("fakes"), running)
+    stop(running)
+
+
+@pytest.fixture
+def fakes(running_fakes: Service) -> Service:
+    """The page on the scripted engine, idle, with the voices Ada and Bob."""
+    running_fakes.until(running_fakes.is_idle)
+    running_fakes.in_loop(running_fakes.forget)
+    running_fakes.in_loop(lambda: running_fakes.store.add(clip_samples(3.0), 24000, "good day", name="Bob"))
+    return running_fakes
+
+
+@pytest.fixture
+def open_on_fakes(chromium: Browser, fakes: Service) -> Iterator[OpenPage]:
+    """Opens pages on the scripted engine: for what does not depend on how speech sounds."""
+    with opening(chromium, fakes.url) as open_one:
+        yield open_one
 
 
 @pytest.fixture

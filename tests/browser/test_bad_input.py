@@ -137,9 +137,9 @@ def test_best_part_of_a_long_clip_is_offered_and_speaks(page: StudioPage, tmp_pa
     wav(speech(40))(tmp_path / "long.wav")
     page.open_clone()
     page.give_clip(tmp_path / "long.wav", TRANSCRIPT)
-    page.page.locator("#use-best").click()
+    page.page.locator("#mend").click()
     expect(page.verdict).to_contain_text("ready to clone")
-    expect(page.page.locator("#use-best")).to_be_hidden()
+    expect(page.page.locator("#mend")).to_be_hidden()
     heard = page.hear("The best part speaks.")
     assert heard.played_ms == heard.total_ms > 0
 

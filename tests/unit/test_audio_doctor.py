@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from studio.audio.decode import decode_clip
+from studio.audio.denoise import with_less_noise
 from studio.audio.doctor import Diagnosis, diagnose
 from studio.audio.measure import bandwidth_hz, clipped_ratio, measure
-from studio.audio.mend import mend, with_less_noise
+from studio.audio.mend import mend
 from studio.audio.resample import resample
 from studio.speech import SAMPLE_RATE_HZ
 from tests.faulty_clips import CLIPS_PER_FAULT, FAULTS, clean, clean_clips, clips_with, noisy, wav

@@ -36,7 +36,8 @@ def test_wav_with_settings_is_a_sound_wav_with_the_same_samples() -> None:
 
 
 def test_json_beside_the_file_gives_the_same_settings_however_it_is_laid_out() -> None:
-    assert read_card(json.dumps(card_of(TAKE), indent=2).encode()) == card_of(TAKE)
+    for how in ({"indent": 2}, {"ensure_ascii": False}, {"ensure_ascii": False, "indent": 1, "sort_keys": True}):
+        assert read_card(json.dumps(card_of(TAKE), **how).encode()) == card_of(TAKE)
 
 
 @pytest.mark.parametrize(

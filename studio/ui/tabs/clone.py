@@ -79,9 +79,12 @@ def wire_clone(clone: Clone, ears: Ears) -> None:
     clone.mend.click(on.mend, clone.clip, [clone.clip, clone.before, clone.mended], **QUIET)
     clone.unmend.click(lambda before: before, clone.before, clone.clip, **QUIET)
     if ears.recogniser:
-        told = [clone.agreement, clone.use_heard]
-        heard = [clone.heard, clone.transcript, *told]
-        given.then(on.hear, [clone.clip, clone.transcript, clone.heard], heard, **QUIET)
-        clone.transcript.change(on.typed, [clone.transcript, clone.heard], told, **latest)
+        told, compared = [clone.agreement, clone.use_heard], [clone.transcript, clone.heard]
+        given.then(on.hear, clone.clip, [clone.heard, *told], **QUIET)
+        # In the page, which alone knows what was typed while the recogniser was listening.
+        fill = "(typed, heard) => window.studio.fillIn(typed, heard)"
+        filled = clone.heard.change(None, compared, clone.transcript, js=fill)
+        filled.then(on.typed, compared, told, **QUIET)
+        clone.transcript.change(on.typed, compared, told, **latest)
         use = "(heard) => { window.studio.forgive('transcript'); return heard; }"
         clone.use_heard.click(None, clone.heard, clone.transcript, js=use)

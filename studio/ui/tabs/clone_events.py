@@ -61,29 +61,26 @@ class CloneEvents:
         sound = as_sound(mended.samples, mended.sample_rate_hz)
         return sound, path, digest(sound[1].astype(np.float32) / 32768)
 
-    async def hear(self, path: str | None, typed: str, heard: str, request: gr.Request) -> tuple[Any, ...]:
-        """What is heard, the transcript (filled in where nobody typed one), and how far they agree."""
-        ours = not typed.strip() or typed == heard
+    async def hear(self, path: str | None, request: gr.Request) -> tuple[Any, ...]:
+        """What is heard in the clip, or a note on why nothing is."""
         if not path:
-            return "", "" if ours else typed, "", gr.Button(visible=False)
-        language = language_of(request)
+            return "", "", gr.Button(visible=False)
         try:
             clip = await asyncio.to_thread(lambda: usable_clip(Path(path).read_bytes()))
-            text = (await self._ears.transcribe(as_heard(clip.samples, clip.sample_rate_hz))).text
+            heard = await self._ears.transcribe(as_heard(clip.samples, clip.sample_rate_hz))
         except StudioError as error:
             # what is wrong with the clip is told by the verdict on it
-            told = error.message(language) if error.http_status >= 500 else ""
-            return "", typed, note("none", told), gr.Button(visible=False)
-        transcript = text if ours else typed
-        return text, transcript, *await self._told(transcript, text, language)
+            told = error.message(language_of(request)) if error.http_status >= 500 else ""
+            return "", note("none", told), gr.Button(visible=False)
+        return heard.text, gr.skip(), gr.skip()
 
-    async def typed(self, typed: str, heard: str, request: gr.Request) -> tuple[Any, ...]:
-        return await self._told(typed, heard, language_of(request))
-
-    async def _told(self, typed: str, heard: str, language: str) -> tuple[str, Any]:
+    async def typed(self, typed: str, heard: str, request: gr.Request) -> tuple[Any, Any]:
         """A note on what was heard beside what is typed, and whether to offer it instead."""
-        if not heard.strip() or not typed.strip():
-            return "", gr.Button(visible=bool(heard.strip()))
+        language = language_of(request)
+        if not heard.strip():
+            return gr.skip(), gr.Button(visible=False)
+        if not typed.strip():
+            return "", gr.Button(visible=True)
         if typed == heard:
             return note("same", render("asr.filled_in", language)), gr.Button(visible=False)
         agreed = await asyncio.to_thread(agreement, typed, heard)

@@ -57,8 +57,8 @@ class Speech:
     seed: gr.Textbox
 
 
-def studio_tab(i18n: gr.I18n, store: VoiceStore, prompts: VoicePrompts, ears: Ears) -> None:
-    """Lay the tab out, then wire it."""
+def studio_tab(i18n: gr.I18n, store: VoiceStore, prompts: VoicePrompts, ears: Ears) -> tuple[Source, Speech]:
+    """Lay the tab out, then wire it; gives its fields."""
     with gr.Row(equal_height=False):
         with gr.Column(scale=2, min_width=320):
             source = source_column(i18n, bool(ears.recogniser))
@@ -68,6 +68,7 @@ def studio_tab(i18n: gr.I18n, store: VoiceStore, prompts: VoicePrompts, ears: Ea
     wire_clone(source.clone, ears)
     wire_keep(source.keep, source.clone.clip, source.clone.transcript, source.voice, store)
     wire_speech(source, speech)
+    return source, speech
 
 
 def source_column(i18n: gr.I18n, hears_words: bool) -> Source:

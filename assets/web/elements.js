@@ -1,0 +1,22 @@
+// Makes elements without ever reading text as HTML. Properties that an element has are set, "on..." listens, the rest are attributes.
+export function element(tag, properties = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties)) {
+    if (value === undefined || value === null) continue;
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else if (name === "class") made.className = value;
+    else if (name in made && !name.startsWith("aria")) made[name] = value;
+    else made.setAttribute(name, value);
+  }
+  made.append(...children.filter((child) => child !== null && child !== undefined));
+  return made;
+}
+
+export const button = (text, onclick, more = {}) => element("button", { type: "button", onclick, ...more }, text);
+
+export const clock = (seconds) => `${Math.floor(seconds / 60)}:${String(Math.floor(seconds % 60)).padStart(2, "0")}`;
+
+// Calls `look` when an element comes into view: a tab that is opened is looked at afresh.
+export function whenSeen(root, look) {
+  new IntersectionObserver((seen) => { if (seen.some((one) => one.isIntersecting)) look(); }).observe(root);
+}

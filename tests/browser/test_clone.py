@@ -1,0 +1,135 @@
+"""The clone panel: the doctor's verdicts, one click that mends, and the clip's words. Ears are real, speech is not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Locator, expect
+
+from tests.browser.conftest import DESKTOP, PHONE
+from tests.browser.studio_page import PROMPTS, WAIT_MS, StudioPage
+from tests.browser.test_page import faults
+from tests.fake_studio import FakeStudio
+from tests.faulty_clips import noisy, of_two, wav
+
+CLIP = PROMPTS / "af_kore_en.flac"
+SAID = "The harbor was calm at dawn"
+OTHER_TEXT = "Please leave the keys on the kitchen table before you drive back."
+OpenClone = Callable[..., StudioPage]
+
+
+@pytest.fixture(scope="module")
+def fakes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeStudio]:
+    studio = FakeStudio(tmp_path_factory.mktemp("fakes"))
+    studio.start()
+    yield studio
+    studio.stop()
+
+
+@pytest.fixture
+def open_clone(chromium: Browser, fakes: FakeStudio) -> Iterator[OpenClone]:
+    """Opens pages at the clone panel; an uncaught error in any of them fails the test."""
+    contexts: list[BrowserContext] = []
+    errors: list[str] = []
+
+    def open_one(locale: str = "en-US", theme: str = "light", viewport: dict[str, int] = DESKTOP) -> StudioPage:
+        context = chromium.new_context(locale=locale, viewport=viewport)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.goto(f"{fakes.url}/?__theme={theme}")
+        page.wait_for_selector("#player [data-ready]", state="attached", timeout=WAIT_MS)
+        opened = StudioPage(page)
+        opened.open_clone()
+        return opened
+
+    yield open_one
+    for context in contexts:
+        context.close()
+    assert not errors
+
+
+@pytest.fixture
+def noisy_clip(tmp_path: Path) -> Path:
+    file = tmp_path / "noisy.wav"
+    file.write_bytes(wav(*noisy("af_kore_en", 15)))
+    return file
+
+
+def give(page: StudioPage, file: Path) -> None:
+    page.page.locator("#clip input[type=file]").set_input_files(file)
+
+
+def finding(page: StudioPage, severity: str) -> Locator:
+    return page.page.locator(f"#findings [data-severity={severity}]")
+
+
+def test_clip_doctor_says_what_is_wrong_and_one_click_mends_it_and_takes_that_back(
+    open_clone: OpenClone, noisy_clip: Path
+) -> None:
+    page = open_clone()
+    give(page, noisy_clip)
+    expect(page.verdict).to_contain_text("could be better")
+    expect(finding(page, "amber")).to_have_text(re.compile("take care Noisy: .*Fix the clip"))
+    page.page.locator("#mend").click()
+    expect(page.verdict).to_contain_text("ready to clone")
+    expect(finding(page, "amber")).to_have_count(0)
+    expect(page.page.locator("#clip-before")).to_be_visible()  # before and after to hear
+    expect(page.page.locator("#mend")).to_be_hidden()
+    page.page.locator("#unmend").click()
+    expect(finding(page, "amber")).to_have_count(1)
+    expect(page.page.locator("#clip-before")).to_be_hidden()
+    expect(page.page.locator("#mend")).to_be_visible()
+
+
+def test_second_speaker_is_told(open_clone: OpenClone, tmp_path: Path) -> None:
+    (tmp_path / "two.wav").write_bytes(wav(*of_two("af_kore_en", "am_onyx_en")))
+    page = open_clone()
+    give(page, tmp_path / "two.wav")
+    expect(finding(page, "amber")).to_have_text(re.compile("two speakers"))
+    expect(page.page.locator("#mend")).to_be_hidden()  # nothing that a click could better
+
+
+def test_transcript_is_filled_in_and_a_text_that_differs_is_told_before_it_speaks(open_clone: OpenClone) -> None:
+    page = open_clone()
+    give(page, CLIP)
+    expect(page.transcript).to_have_value(re.compile(SAID))
+    agreement = page.page.locator("#agreement")
+    expect(agreement).to_contain_text("Filled in by the recogniser")
+    page.transcript.fill(OTHER_TEXT)
+    expect(agreement.locator("[data-state=differs]")).to_contain_text(SAID)
+    page.ask("Hello there.")
+    expect(page.error_at("transcript")).to_contain_text("not what is heard in the clip")
+    page.wait("refused")
+    page.page.locator("#use-heard").click()
+    expect(page.transcript).to_have_value(re.compile(SAID))
+    page.speak_button.click()
+    page.wait("done")
+
+
+def test_text_that_differs_speaks_at_the_second_press(open_clone: OpenClone) -> None:
+    page = open_clone()
+    page.transcript.fill(OTHER_TEXT)
+    give(page, CLIP)
+    expect(page.page.locator("#agreement [data-state=differs]")).to_be_visible()
+    expect(page.transcript).to_have_value(OTHER_TEXT)  # what a person typed stays
+    page.ask("Hello there.")
+    page.wait("refused")
+    page.speak_button.click()
+    page.wait("done")
+
+
+@pytest.mark.parametrize(("locale", "theme", "viewport"), [("zh-CN", "dark", PHONE), ("en-US", "light", DESKTOP)])
+def test_doctor_is_readable_by_all(
+    open_clone: OpenClone, noisy_clip: Path, locale: str, theme: str, viewport: dict[str, int]
+) -> None:
+    page = open_clone(locale, theme, viewport)
+    give(page, noisy_clip)
+    expect(finding(page, "amber")).to_contain_text("噪声" if locale == "zh-CN" else "Noisy")
+    page.transcript.fill(OTHER_TEXT)
+    expect(page.page.locator("#agreement [data-state=differs]")).to_be_visible()
+    assert faults(page) == set()
+    assert page.page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]

@@ -1,0 +1,172 @@
+"""The Takes tab in Chromium on the scripted engine: history, compare, exact replay, settings in files."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from urllib.parse import urljoin
+
+import pytest
+from playwright.sync_api import Locator, expect
+
+from tests.api.conftest import Service
+from tests.browser.conftest import PHONE, OpenPage
+from tests.browser.studio_page import StudioPage
+from tests.browser.test_page import faults
+
+
+def open_takes(page: StudioPage) -> Locator:
+    page.page.get_by_role("tab", name=re.compile("^(Takes|录音)$")).click()
+    takes = page.page.locator("#takes .takes")
+    expect(takes).to_have_attribute("data-state", re.compile("ready|empty"))
+    return takes
+
+
+def spoken(page: StudioPage, *texts: str, voice: str = "Ada", **more: object) -> None:
+    """Takes of this page's person, made by the API so that nothing has to be listened to."""
+    for text in texts:
+        body = {"input": text, "voice": voice, "response_format": "pcm", **more}
+        made = page.page.request.post(urljoin(page.page.url, "/v1/audio/speech"), data=body)
+        assert made.ok, made.text()
+
+
+def take(takes: Locator, text: str) -> Locator:
+    return takes.locator(".take").filter(has=takes.page.locator(".take-text", has_text=text))
+
+
+def test_takes_history_is_searched_starred_and_deleted(open_on_fakes: OpenPage) -> None:
+    page = open_on_fakes()
+    takes = open_takes(page)
+    expect(takes).to_have_attribute("data-state", "empty")
+    expect(takes.locator(".takes-empty")).to_contain_text("compare takes at the same loudness")
+    page.page.get_by_role("tab", name="Studio").click()
+    spoken(page, "The old lighthouse")
+    page.hear("Good morning")
+    takes = open_takes(page)
+    expect(takes.locator(".take-text")).to_have_text(["Good morning", "The old lighthouse"])
+    expect(takes.locator(".takes-usage")).to_contain_text(re.compile(r"2 takes of yours, 0\.\d MB.*of 2000 MB"))
+    star = take(takes, "lighthouse").get_by_role("button", name="Star")
+    star.click()
+    expect(star).to_have_attribute("aria-pressed", "true")
+    takes.get_by_label("With a star").check()
+    expect(takes.locator(".take-text")).to_have_text(["The old lighthouse"])
+    takes.get_by_label("With a star").uncheck()
+    takes.get_by_label("Search text or voice").fill("MORN")
+    expect(takes.locator(".take-text")).to_have_text(["Good morning"])
+    page.page.on("dialog", lambda dialog: dialog.accept())
+    take(takes, "morning").get_by_role("button", name="Delete").click()
+    expect(takes.locator(".takes-said")).to_have_text("No take has these words.")
+    takes.get_by_label("Search text or voice").fill("")
+    expect(takes.locator(".take-text")).to_have_text(["The old lighthouse"])
+
+
+def test_nobody_sees_the_takes_of_another(open_on_fakes: OpenPage) -> None:
+    one, other = open_on_fakes(), open_on_fakes()
+    spoken(one, "Only mine")
+    expect(open_takes(one).locator(".take-text")).to_have_text(["Only mine"])
+    expect(open_takes(other)).to_have_attribute("data-state", "empty")
+
+
+def test_takes_are_compared_side_by_side_equally_loud_and_switching_keeps_the_place(open_on_fakes: OpenPage) -> None:
+    page = open_on_fakes()
+    spoken(page, " ".join(["word"] * 38))
+    spoken(page, " ".join(["word"] * 39), voice="Bob")
+    takes = open_takes(page)
+    for box in takes.get_by_label("Compare").all():
+        box.check()
+    panel = takes.locator(".compare")
+    expect(panel).to_be_visible()
+    panel.get_by_role("button", name="Play").click()
+    expect(panel).to_have_attribute("data-playing", "true")
+    page.page.wait_for_function("document.querySelector('.compare').dataset.position > 0.5 && window.tap.peak() > 0.1")
+    before = float(panel.get_attribute("data-position") or 0)
+    panel.press("2")
+    expect(panel).to_have_attribute("data-heard", "B")
+    expect(panel.locator(".compare-choice").nth(1)).to_have_attribute("aria-pressed", "true")
+    page.page.wait_for_function(f"document.querySelector('.compare').dataset.position > {before}")
+    gains = "([a, b]) => import(new URL('web/compare.js', location.href)).then((m) => m.gainsDb([a, b]))"
+    quiet, loud = {"lufs": -30, "peak_dbfs": -10}, {"lufs": -20, "peak_dbfs": -5}
+    lifted, lowered = page.page.evaluate(gains, [quiet, loud])
+    assert quiet["lufs"] + lifted == loud["lufs"] + lowered and quiet["peak_dbfs"] + lifted <= -1
+    panel.get_by_role("button", name="Pause").click()
+    expect(panel).to_have_attribute("data-playing", "false")
+    page.page.wait_for_function("window.tap.peak() === 0")
+
+
+def test_take_is_voiced_again_exactly_from_its_tokens(open_on_fakes: OpenPage, fakes: Service) -> None:
+    page = open_on_fakes()
+    spoken(page, "one two three four")
+    takes, asked = open_takes(page), len(fakes.lm.prompts)
+    take(takes, "one two").get_by_role("button", name="Voice again").click()
+    expect(takes.locator(".takes-said")).to_have_text("Voiced again from its tokens: the same in every sample.")
+    assert len(fakes.lm.prompts) == asked
+
+
+@pytest.mark.parametrize("form", ["wav", "json"])
+def test_file_with_settings_that_is_dropped_on_the_page_restores_the_form(
+    open_on_fakes: OpenPage, tmp_path: Path, form: str
+) -> None:
+    page = open_on_fakes()
+    spoken(page, "“Remember me”, 你好", voice="Bob", seed=4711)
+    takes = open_takes(page)
+    takes.locator(".take-files summary").click()
+    with page.page.expect_download() as download:
+        takes.get_by_role("link", name=form).click()
+    assert download.value.suggested_filename.startswith("Bob_")
+    file = tmp_path / f"x.{form}"
+    download.value.save_as(file)
+    drop(page, file)
+    expect(page.text).to_have_value("“Remember me”, 你好")
+    expect(page.voice).to_have_value(re.compile("Bob"))
+    page.page.locator("#advanced").get_by_role("button").first.click()
+    expect(page.page.locator("#seed :is(input, textarea)")).to_have_value("4711")
+    expect(page.page.locator("#restore .restore")).to_have_text("The form has the settings of this take again.")
+
+
+def test_file_without_settings_says_which_files_have_them(open_on_fakes: OpenPage, tmp_path: Path) -> None:
+    page = open_on_fakes()
+    page.text.fill("Stay here")
+    (tmp_path / "x.wav").write_bytes(b"RIFF....WAVE")
+    drop(page, tmp_path / "x.wav")
+    expect(page.page.locator("#restore .restore[role=alert]")).to_contain_text("wav, flac, opus or mp3")
+    expect(page.text).to_have_value("Stay here")
+
+
+def test_settings_of_a_take_come_back_into_the_form(open_on_fakes: OpenPage, fakes: Service) -> None:
+    page = open_on_fakes()
+    spoken(page, "Use me again", voice="Bob")
+    page.text.fill("Something else")
+    page.pick("Ada")
+    takes = open_takes(page)
+    take(takes, "Use me").get_by_role("button", name="Use settings").click()
+    expect(page.text).to_have_value("Use me again")
+    expect(page.text).to_be_visible()
+    expect(page.voice).to_have_value(re.compile("Bob"))
+
+
+@pytest.mark.parametrize(("locale", "theme"), [("en-US", "light"), ("zh-CN", "dark")])
+def test_takes_tab_has_no_fault_of_access_and_fits_a_phone(open_on_fakes: OpenPage, locale: str, theme: str) -> None:
+    page = open_on_fakes(locale=locale, theme=theme, viewport=PHONE)
+    spoken(page, "a b c d e", "f g h i")
+    takes = open_takes(page)
+    boxes = takes.locator(".take input[type=checkbox]")
+    boxes.nth(0).check()
+    boxes.nth(1).check()
+    takes.locator(".take-files summary").first.click()
+    expect(takes.locator(".compare")).to_be_visible()
+    assert page.page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    assert {fault for fault in faults(page) if "#takes" in fault[1] or ".take" in fault[1]} == set()
+    assert not re.search(r"takes\.[a-z]", takes.inner_text())
+
+
+def drop(page: StudioPage, file: Path) -> None:
+    """Drop a file on the page's title, as from a folder."""
+    data = page.page.evaluate_handle(
+        """([bytes, name]) => { const data = new DataTransfer();
+           data.items.add(new File([new Uint8Array(bytes)], name)); return data; }""",
+        [list(file.read_bytes()), file.name],
+    )
+    page.page.wait_for_selector("#restore [data-ready]", state="attached")
+    title = page.page.locator("#title")
+    for kind in ("dragover", "drop"):
+        title.dispatch_event(kind, {"dataTransfer": data})
