@@ -18,7 +18,6 @@ CLIP_PATHS = (
     "/v1/audio/clips/mend",
     "/v1/audio/clips/transcript",
     "/v1/audio/conversions",
-    "/v1/audio/speech/check",
     "/gradio_api/upload",
 )
 ARCHIVE_PATHS = re.compile(r"/v1/(audio/voice-bundles|listening/(tests/\w+/material|import))")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack
 from typing import TypeVar
 
 import numpy as np
@@ -61,20 +62,22 @@ async def whole(data: bytes) -> AsyncGenerator[bytes, None]:
 
 async def first_or_leave(request: Request, stream: SpeechStream | Sound) -> AudioChunk:
     """The first chunk, or RequestAborted as soon as the client has gone; errors before it keep their status."""
-    return await _or_leave(request, stream, anext(stream))
+    return await or_leave(request, stream, anext(stream))
 
 
 async def finish_or_leave(request: Request, stream: SpeechStream) -> Float32:
     """All samples of the stream, float32 [n]."""
-    return await _or_leave(request, stream, _all_samples(stream))
+    return await or_leave(request, stream, all_samples(stream))
 
 
-async def _all_samples(stream: SpeechStream) -> Float32:
+async def all_samples(stream: SpeechStream) -> Float32:
+    """All samples of a stream, float32 [n]; it is closed then."""
     async with stream:
         return np.concatenate([chunk.samples async for chunk in stream])
 
 
-async def _or_leave(request: Request, stream: SpeechStream | Sound, work: Awaitable[T]) -> T:
+async def or_leave(request: Request, stream: SpeechStream | Sound | AsyncExitStack, work: Awaitable[T]) -> T:
+    """What the work gives, or RequestAborted as soon as the client has gone; the stream is closed if there is none."""
     wanted = asyncio.ensure_future(work)
     left = asyncio.ensure_future(_disconnected(request))
     try:

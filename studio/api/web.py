@@ -21,6 +21,7 @@ from studio.admin.office import Office
 from studio.api import errors
 from studio.api.admin import admin_router
 from studio.api.bundles import bundles_router
+from studio.api.checks import TakeChecks, checks_router
 from studio.api.clips import clips_router
 from studio.api.conversion import conversion_router
 from studio.api.designs import designs_router
@@ -131,6 +132,7 @@ def build_web(
     app.include_router(jobs_router(speaking, jobs, guard.client_of))
     app.include_router(preview_router(speaking))
     app.include_router(pronunciations_router(pronunciations, store))
+    app.include_router(checks_router(speaking, takes, TakeChecks(takes, store, ears), guard.client_of))
     app.include_router(takes_router(takes, engine, store, prompts, guard.client_of))
     app.include_router(scripts_router(scripts, takes, store, runner, guard.client_of))
     app.include_router(clips_router(ears, settings))

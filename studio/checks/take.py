@@ -123,8 +123,7 @@ def _notes(lufs: float, likeness: float | None, end_s: float) -> list[Mark]:
         severity: Literal["amber", "red"] = "red" if likeness < UNLIKE else "amber"
         notes.append(Mark("unlike", severity, 0.0, end_s, {"likeness": likeness}))
     if not QUIET_LUFS <= lufs <= LOUD_LUFS:
-        kind = "quiet" if lufs < QUIET_LUFS else "loud"
-        notes.append(Mark(kind, "amber", 0.0, end_s, {"lufs": lufs}))
+        notes.append(Mark("quiet" if lufs < QUIET_LUFS else "loud", "amber", 0.0, end_s, {"lufs": lufs}))
     return notes
 
 

@@ -59,7 +59,7 @@ class CloneEvents:
             gr.Warning(error.message(language_of(request)))
             return gr.skip(), gr.skip(), gr.skip()
         sound = as_sound(mended.samples, mended.sample_rate_hz)
-        return sound, path, digest(sound[1].astype(np.float32) / 32768)
+        return sound, path, digest((sound[1] / 32768).astype(np.float32))
 
     async def hear(self, path: str | None, request: gr.Request) -> tuple[Any, ...]:
         """What is heard in the clip, or a note on why nothing is."""
@@ -114,7 +114,7 @@ def verdict(diagnosis: Diagnosis, seconds: float, language: str) -> str:
 
 def findings_list(diagnosis: Diagnosis, language: str) -> str:
     """A list, worst first; what is good shares one line. A refusal is in the verdict."""
-    lines = []
+    lines: list[tuple[str, str]] = []
     for severity in ("red", "amber"):
         for finding in diagnosis.findings:
             if finding.severity == severity and not (severity == "red" and finding.key):
