@@ -129,6 +129,14 @@ def report_router(room: ListeningRoom, owners: Owners) -> APIRouter:
         test = owners.test(request, test_id)
         return kept(test, (await request.body()).decode("utf-8", "replace"))
 
+    @router.get("/measures")
+    async def show_measures(request: Request, test_id: str) -> Response:
+        """What was measured, as the command prints it."""
+        text = room.store.measures(owners.test(request, test_id).id)
+        if not text:
+            raise NotFound("report.no_measures")
+        return Response(text, media_type="application/json", headers=NO_STORE)
+
     def kept(test: Test, text: str) -> dict[str, Any]:
         try:
             told = companion(text, (), study(test))

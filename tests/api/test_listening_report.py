@@ -113,6 +113,7 @@ def test_a_picture_or_an_option_that_does_not_exist_is_refused_with_what_there_i
 def test_measures_made_elsewhere_stand_beside_the_answers(service, owner) -> None:
     test = rated(service, owner)
     address = f"/v1/listening/tests/{test}/measures"
+    assert owner.http.get(address).status_code == 404
     for broken in ("", "{}", '{"clips": [{"x": 1}], "absent": {}}', '{"clips": 7, "absent": {}}'):
         reply = owner.http.put(address, content=broken)
         assert (reply.status_code, reply.json()["error"]["param"]) == (400, "body")
@@ -122,6 +123,7 @@ def test_measures_made_elsewhere_stand_beside_the_answers(service, owner) -> Non
     absent = {"similarity": "the test has no reference clip"}
     reply = owner.http.put(address, content=to_json(clips, absent))
     assert reply.json() == {"clips": 6, "absent": absent}
+    assert len(owner.http.get(address).json()["clips"]) == 6
     page = got(owner, test, "report", language="en").text
     assert "DNSMOS overall" in page and "Spearman" in page
     assert "Speaker similarity (cosine) was left out: the test has no reference clip" in page
