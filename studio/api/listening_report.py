@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from studio.api.errors import language_of
 from studio.api.listening import answers_shown
 from studio.api.owners import Owners
+from studio.audio.encode import encode_file
 from studio.errors import InvalidRequest, NotFound
 from studio.listening.arena import vote_weights
 from studio.listening.companion import Companion, companion
@@ -23,6 +24,7 @@ from studio.listening.room import ListeningRoom
 from studio.listening.statistics.analysis import Analysis, Options, analyse, as_json
 from studio.listening.statistics.screening import Rules
 from studio.listening.store import Test
+from studio.speech import Float32
 
 NO_STORE = {"Cache-Control": "no-store"}
 # The page holds names that people typed: nothing in it may run or fetch, whatever gets past the escaping.
@@ -55,9 +57,10 @@ class ReportOptions(BaseModel):
 
 
 Chosen = Annotated[ReportOptions, Query()]
+ClipOfVoice = Callable[[str], tuple[Float32, int]]
 
 
-def report_router(room: ListeningRoom, owners: Owners) -> APIRouter:
+def report_router(room: ListeningRoom, owners: Owners, clip_of_voice: ClipOfVoice) -> APIRouter:
     router = APIRouter(prefix="/v1/listening/tests/{test_id}")
     # matplotlib is not made for several threads, and one report at a time is enough for one machine.
     drawing, measuring = asyncio.Lock(), asyncio.Lock()
@@ -77,6 +80,11 @@ def report_router(room: ListeningRoom, owners: Owners) -> APIRouter:
     def measures_of(test: Test) -> Companion | None:
         text = room.store.measures(test.id)
         return companion(text, room.raters.answers(test.id), study(test)) if text else None
+
+    def voice_of(test: Test) -> bytes | None:
+        """The clip of the one voice that speaks in all conditions that the studio made, as WAV."""
+        voices = {c.source.voice for c in test.design.conditions if c.source.kind == "speech"}
+        return encode_file(*clip_of_voice(voices.pop()), "wav") if len(voices) == 1 else None
 
     async def drawn(work: Callable[[], str | bytes]) -> str | bytes:
         async with drawing:
@@ -121,7 +129,7 @@ def report_router(room: ListeningRoom, owners: Owners) -> APIRouter:
         test = owners.test(request, test_id)
         async with measuring:
             content = await asyncio.to_thread(export, room.store, room.raters, test)
-            return kept(test, await measure(content))
+            return kept(test, await measure(content, voice_of(test)))
 
     @router.put("/measures")
     async def put_measures(request: Request, test_id: str) -> dict[str, Any]:

@@ -13,16 +13,21 @@ COMMAND = "studio.evaluate.companion"
 LONGEST_S = 1800
 
 
-async def measure(export: bytes) -> str:
+async def measure(export: bytes, reference: bytes | None = None) -> str:
     """What the command prints for this export; it takes about a second a clip.
 
+    Args:    reference: a clip of the voice, as an audio file, for likeness where the test has no reference of its own.
     Raises:  ListeningConflict with the command's last line if it fails or takes more than half an hour.
     """
     with tempfile.TemporaryDirectory(prefix="studio-measure-") as folder:
-        file = Path(folder) / "export.zip"
+        file, voice = Path(folder) / "export.zip", Path(folder) / "voice.wav"
         file.write_bytes(export)
+        command = ["-m", COMMAND, str(file)]
+        if reference is not None:
+            voice.write_bytes(reference)
+            command += ["--reference", str(voice)]
         running = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", COMMAND, str(file),
+            sys.executable, *command,
             cwd=Path(__file__).resolve().parents[2], stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
         try:

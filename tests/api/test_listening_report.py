@@ -144,3 +144,51 @@ def test_the_studio_measures_the_clips_of_a_test_itself(service, owner) -> None:
         "Speech rate",
     ):
         assert measure in page
+
+
+def vote(service, token: str, buttons: list[float]) -> None:
+    """A visitor of the arena, who types a text for each pair and takes these buttons."""
+
+    def pass_time(seconds: float) -> None:
+        service.clock.ahead_s += seconds
+
+    visitor = SimulatedRater(service.url, token, pass_time, lambda *_: {"scores": [buttons.pop(0)]})
+    view = visitor.join()
+    while buttons:
+        assert view["phase"] == "text"
+        view = visitor.http.post("/text", json={"text": "one two three four"}).json()
+        view = visitor.answer(view)
+
+
+def test_the_arena_ranks_with_intervals_and_does_not_count_who_always_takes_one_button(
+    service, owner
+) -> None:
+    sources = [{"kind": "speech", "voice": "Ada", "settings": {"temperature": t}} for t in (0.5, 0.8, 1.1)]
+    conditions = [{"name": f"setting {n}", "source": source} for n, source in enumerate(sources)]
+    test = owner.create(kind="ab", title="arena", conditions=conditions, arena=True, headphones="off")["id"]
+    assert owner.do(test, "open").status_code == 200
+    [token] = owner.invite(test)
+    for buttons in ([0, 1] * 3, [1, 0] * 3, [0] * 10):
+        vote(service, token, buttons)
+    found = figures(owner, test)["everyone"]
+    assert (found["raters"], found["answers"]) == (2, 12)
+    ranked = {row["condition"]: row for row in found["ranking"]["rows"]}
+    assert ranked.keys() == {"c1", "c2", "c3"}
+    assert all(row["low"] <= row["strength"] <= row["high"] for row in ranked.values())
+    assert got(owner, test, "pictures/ranking.png").content.startswith(b"\x89PNG")
+
+
+def test_a_report_says_how_many_listeners_are_missing_for_a_difference_worth_finding(service, owner) -> None:
+    heard = iter([2, 3, 4, 5, 3, 5] * 3)
+
+    def wavering(kind, trial, slots, extra):
+        return {"scores": [next(heard)]}
+
+    test = rated(service, owner, raters=3, taste=wavering)
+    [row] = figures(owner, test)["everyone"]["contrasts"]
+    [coarse] = figures(owner, test, difference=3)["everyone"]["contrasts"]
+    assert row["more"] > coarse["more"] >= 0
+    assert (
+        "More listeners: about how many are missing to find a difference of 0.20"
+        in got(owner, test, "report", language="en").text
+    )

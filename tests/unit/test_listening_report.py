@@ -62,6 +62,11 @@ class Outline(HTMLParser):
         self.links += [v for k, v in attrs if k in ("src", "href", "xlink:href") and v]
 
 
+def test_pictures_of_simulated_raters_are_marked() -> None:
+    people = render_picture(analysed(Kind.MOS, people=True), "values")
+    assert render_picture(analysed(Kind.MOS), "values") != people
+
+
 @pytest.mark.parametrize("kind", list(Kind))
 def test_every_kind_has_a_page_with_pictures_and_tables(kind: Kind) -> None:
     found = analysed(kind)

@@ -24,7 +24,7 @@ FONT = Path(__file__).resolve().parents[3] / "assets" / "fonts" / "wqy-microhei-
 FORMATS = {"png": "image/png", "svg": "image/svg+xml"}
 WIDTH_INCHES = 7.2
 DPI = 150
-INK, MUTED, ACCENT = "#1f2937", "#9ca3af", "#4338ca"
+INK, MUTED, ACCENT, WARNING = "#1f2937", "#9ca3af", "#4338ca", "#b45309"
 # Kinds whose scale has few enough points to count the answers at each.
 COUNTED = frozenset({Kind.MOS, Kind.CMOS, Kind.AB, Kind.ABX, Kind.SIMILARITY})
 
@@ -51,7 +51,10 @@ def render_picture(analysis: Analysis, name: str, form: str = "png", language: s
     from matplotlib import rc_context
 
     with rc_context(_style()):
-        figure = DRAWN[name](analysis, Wording(analysis.study, language))
+        words = Wording(analysis.study, language)
+        figure = DRAWN[name](analysis, words)
+        if analysis.study.simulated:  # a picture travels without its report
+            figure.suptitle(words.say("simulated_mark"), x=0.01, ha="left", fontsize=9, color=WARNING)
         out = io.BytesIO()
         # Without dates and names of programs, the same answers give the same file.
         metadata = {"Date": None} if form == "svg" else {"Software": None}
