@@ -12,7 +12,6 @@ import hashlib
 import io
 import json
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -30,9 +29,10 @@ from studio.evaluate.asr import ASR_RATE_HZ
 from studio.evaluate.dnsmos import QualityJudge
 from studio.evaluate.texts import load_texts
 from studio.listening.answers import SCALES, Kind, Study, read_csv, write_csv
-from studio.listening.companion import companion
+from studio.listening.companion import Companion, companion
 from studio.listening.report import picture_names, render_html, render_pdf, render_picture
-from studio.listening.statistics.analysis import Options, analyse
+from studio.listening.statistics.analysis import Analysis, Options, analyse
+from studio.messages import LANGUAGES
 
 ROOT = Path(__file__).resolve().parents[2]
 SEED = 20261130
@@ -136,10 +136,8 @@ async def ask_raters(
     return found, answers, (await http.get(f"{base}/measures")).raise_for_status().text
 
 
-def write(
-    out: Path, options: argparse.Namespace, test: dict[str, Any], answers_csv: str, measures: str
-) -> None:
-    """The report in all its forms, what it was made from, and under what conditions."""
+def keep(out: Path, voice: str, test: dict[str, Any], answers_csv: str, measures: str) -> None:
+    """Write what the report is made from, and under what conditions that was made."""
     # Ids of raters are drawn anew in each run; numbers in their order of joining say as much.
     answers = read_csv(answers_csv)
     numbers = {name: f"r{k:02}" for k, name in enumerate(dict.fromkeys(a.rater for a in answers), 1)}
@@ -148,18 +146,35 @@ def write(
         for a in answers
     ]
     told = test["design"]
-    when = {"date": datetime.now(UTC).strftime("%Y-%m-%d"), "seed": SEED, **conditions()}
-    material = {"voice": options.voice} | {f"sentence {n}": text for n, text in enumerate(told["texts"], 1)}
-    study = Study(
-        "comparison", told["title"], Kind.MOS, {c["id"]: c["name"] for c in told["conditions"]}, simulated=True,
-        material=material | {name: str(value) for name, value in when.items() if name != "load_1m"},
-    )  # fmt: skip
-    analysis, beside = analyse(answers, study, Options(mixed=True)), companion(measures, answers, study)
+    made = {
+        "title": told["title"], "voice": voice, "conditions": {c["id"]: c["name"] for c in told["conditions"]},
+        "texts": told["texts"], "seed": SEED, "date": datetime.now(UTC).strftime("%Y-%m-%d"), **conditions(),
+    }  # fmt: skip
     out.mkdir(parents=True, exist_ok=True)
     (out / "answers.csv").write_text(write_csv(answers), encoding="utf-8")
-    (out / "measures.json").write_text(measures, encoding="utf-8")
-    (out / "conditions.json").write_text(json.dumps(when, indent=1) + "\n", encoding="utf-8")
-    for language in ("en", "zh"):
+    (out / "measures.json").write_text(measures.strip() + "\n", encoding="utf-8")
+    (out / "conditions.json").write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+
+
+def read(out: Path) -> tuple[Analysis, Companion]:
+    """The analysis of what `keep` wrote, and the measures beside it."""
+    made = json.loads((out / "conditions.json").read_text(encoding="utf-8"))
+    answers = read_csv((out / "answers.csv").read_text(encoding="utf-8"))
+    named = ("voice", "seed", "date", "hardware", "commit", "vllm", "torch", "precision")
+    material = {f"sentence {n}": text for n, text in enumerate(made["texts"], 1)}
+    material |= {name: str(made[name]) for name in named}
+    material["raters"] = f"programs: a clip's DNSMOS, a level of their own (SD {LEVEL_SD}), chance (SD {ANSWER_SD})"
+    study = Study(
+        "comparison", made["title"], Kind.MOS, made["conditions"], simulated=True, material=material
+    )
+    measures = (out / "measures.json").read_text(encoding="utf-8")
+    return analyse(answers, study, Options(mixed=True)), companion(measures, answers, study)
+
+
+def write(out: Path) -> None:
+    """The report in all its forms, from what `keep` wrote."""
+    analysis, beside = read(out)
+    for language in LANGUAGES:
         (out / f"report-{language}.html").write_text(
             render_html(analysis, language, beside), encoding="utf-8"
         )
@@ -177,12 +192,12 @@ def main() -> None:
     )
     parser.add_argument("--sentences", type=int, default=8)
     parser.add_argument("--raters", type=int, default=16)
+    parser.add_argument("--report-only", action="store_true", help="write the report of what is there anew")
     options = parser.parse_args()
-    begin_s = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="studio-comparison-") as data:
-        test, answers, measures = asyncio.run(run(options, data))
-    write(options.out, options, test, answers, measures)
-    print(f"{options.out}: {time.monotonic() - begin_s:.0f} s")
+    if not options.report_only:
+        with tempfile.TemporaryDirectory(prefix="studio-comparison-") as data:
+            keep(options.out, options.voice, *asyncio.run(run(options, data)))
+    write(options.out)
 
 
 if __name__ == "__main__":

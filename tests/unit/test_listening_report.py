@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from studio.evaluate import comparison
 from studio.listening.answers import Kind, Role
 from studio.listening.companion import Clip, Companion, companion, correlations, to_json
 from studio.listening.report import document, picture_names, render_html, render_pdf, render_picture
@@ -100,6 +102,17 @@ def test_a_report_shows_results_with_and_without_the_raters_that_rules_leave_out
     assert "Conditions, after screening" not in texts(analysed(Kind.MOS), "en")
 
 
+def test_anchors_and_the_reference_are_named_for_what_they_are() -> None:
+    drawn = simulated(Kind.MUSHRA)
+    names = {"c1": "plain", "c2": "fine", "anchor35": "anchor35"}
+    study = replace(drawn.study(), conditions=names, reference="c2", anchors=("anchor35",))
+    answers = [
+        replace(a, condition="anchor35" if a.condition == "c3" else a.condition) for a in drawn.answers()
+    ]
+    words = texts(analyse(answers, study), "en")
+    assert "anchor, 3.5 kHz" in words and "fine (reference)" in words and "anchor35" not in words
+
+
 def test_few_raters_are_said_to_be_few() -> None:
     assert "5 raters are few" in texts(analysed(Kind.MOS, 5), "en")
     assert "are few" not in texts(analysed(Kind.MOS, 8), "en")
@@ -187,3 +200,17 @@ def test_every_sentence_of_a_report_exists_in_both_languages() -> None:
     for language in LANGUAGES:
         for kind in Kind:
             texts(analysed(kind, with_trap=True), language, measured(kind, {"rate": "-"}))
+
+
+def test_the_committed_report_says_what_the_code_says_of_the_committed_answers() -> None:
+    """Its drawings aside, which another version of a font library may round otherwise."""
+    out = Path(__file__).resolve().parents[2] / "docs" / "listening" / "flow-steps"
+    analysis, beside = comparison.read(out)
+    for language in LANGUAGES:
+        written = without_drawings((out / f"report-{language}.html").read_text(encoding="utf-8"))
+        assert written == without_drawings(render_html(analysis, language, beside))
+        assert catalogue(language)["report.simulated"] in written
+
+
+def without_drawings(page: str) -> str:
+    return re.sub("<svg.*?</svg>", "", page, flags=re.S)

@@ -14,7 +14,7 @@ from studio.listening.orders import Trial
 from studio.listening.raters import Rater
 from studio.listening.statistics import power, ranking, simulate, tests
 from studio.listening.statistics.analysis import Options, analyse, bounds_of
-from studio.listening.statistics.intervals import Bounds, interval
+from studio.listening.statistics.intervals import MANY_RATERS, Bounds, interval
 from studio.listening.statistics.screening import Rule, Rules, screen
 from studio.listening.statistics.totals import total
 
@@ -83,6 +83,14 @@ def test_raters_who_all_chose_the_end_of_the_scale_leave_room_for_others() -> No
 def test_raters_who_agree_wholly_in_the_middle_give_no_interval() -> None:
     found = interval(np.full((5, 1), 30.0), np.full((5, 1), 10.0), bounds_of(Kind.MOS))
     assert found[:3] == (3.0, None, None)
+
+
+def test_intervals_of_very_many_raters_go_on_where_those_of_many_end() -> None:
+    values = np.random.default_rng(1).normal(3, 1, (MANY_RATERS + 1, 1))
+    many = interval(values, np.ones_like(values), Bounds(1, 5))
+    fewer = interval(values[:-1], np.ones_like(values[:-1]), Bounds(1, 5))
+    for end, other in zip(many[:3], fewer[:3], strict=True):
+        assert end == pytest.approx(other, abs=0.02)
 
 
 def test_one_rater_gives_a_value_and_no_interval() -> None:

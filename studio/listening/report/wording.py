@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from studio.listening.answers import Kind, Study
+from studio.listening.design import ANCHORS
 from studio.listening.statistics.intervals import Interval
 from studio.messages import render
 
@@ -25,8 +26,11 @@ class Wording:
         return render(f"report.{key}", self.language, **values)
 
     def name(self, condition: str) -> str:
-        """A condition's name."""
-        return self.study.conditions.get(condition, condition)
+        """A condition's name; anchors are named for what they let through, and the reference is marked."""
+        if condition in ANCHORS:
+            return self.say("anchor", khz=f"{ANCHORS[condition] / 1000:g}")
+        name = self.study.conditions.get(condition, condition)
+        return self.say("reference", name=name) if condition == self.study.reference else name
 
     def cell(self, condition: str, against: str) -> str:
         """A condition's name, or both of a pair."""

@@ -16,6 +16,8 @@ RESAMPLES = 1999
 # Each standard error is taken together with this many raters' share of the whole study's: a resample of raters who
 # nearly agree would otherwise count for endlessly much, and an interval of 8 raters could be the whole scale.
 DAMPING = 0.5
+# With more raters than this Student's t says the same, and the table of resamples would be large.
+MANY_RATERS = 300
 
 
 class Interval(NamedTuple):
@@ -34,7 +36,7 @@ class Bounds(NamedTuple):
     high: float
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=8)
 def resamples(raters: int, seed: int) -> np.ndarray:
     """How often each rater is drawn in each resample, float64 [RESAMPLES, raters]; the same for the same seed."""
     rng = np.random.default_rng([seed, raters])
@@ -51,6 +53,8 @@ def interval(
     Args:    sums, weights: [n, K] of n raters, weights above 0; bounds: of the value or contrast;
              contrast: K factors, such as (1, -1) for a difference.
     """
+    from scipy.stats import t
+
     raters = len(sums)
     weighed = np.asarray(contrast)
     if raters == 0:
@@ -63,13 +67,29 @@ def interval(
     _, error = _estimate(left, weights, weighed, np.ones((1, raters)))
     if error[0] < 1e-12:
         return _at_an_end(value, bounds, raters)
-    moved, errors = _estimate(left, weights, weighed, resamples(raters, seed))
-    damping = DAMPING / raters
-    ratio = np.sort(moved / np.sqrt(errors**2 + damping * error**2))
-    scale = error[0] * np.sqrt(1 + damping)
-    tail = round((1 - LEVEL) / 2 * (RESAMPLES + 1))
-    low, high = value - ratio[-tail] * scale, value - ratio[tail - 1] * scale
+    if raters > MANY_RATERS:
+        reach = float(t.ppf((1 + LEVEL) / 2, raters - 1) * error[0])
+        low, high = value - reach, value + reach
+    else:
+        low, high = _studentised(value, error[0], left, weights, weighed, resamples(raters, seed))
     return Interval(value, _kept(low, bounds), _kept(high, bounds), raters)
+
+
+def _studentised(
+    value: float,
+    error: float,
+    sums: np.ndarray,
+    weights: np.ndarray,
+    contrast: np.ndarray,
+    counts: np.ndarray,
+) -> tuple[float, float]:
+    """Both ends from the quantiles of (resampled value - value) / resampled error, sums being deviations."""
+    moved, errors = _estimate(sums, weights, contrast, counts)
+    damping = DAMPING / len(sums)
+    ratio = np.sort(moved / np.sqrt(errors**2 + damping * error**2))
+    scale = error * np.sqrt(1 + damping)
+    tail = round((1 - LEVEL) / 2 * (RESAMPLES + 1))
+    return value - ratio[-tail] * scale, value - ratio[tail - 1] * scale
 
 
 def _estimate(
