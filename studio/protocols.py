@@ -165,6 +165,10 @@ class PromptEncoder(Protocol):
         """samples: float32 [n] mono, 1 to 30 s at 16 kHz or more. Raises UnusablePromptSpeech, EngineDead."""
         ...
 
+    async def presets(self) -> dict[str, VoicePrompt]:
+        """The voices that the checkpoint brings along, by name. Raises EngineNotReady, EngineDead."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class HeardWord:

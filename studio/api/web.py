@@ -91,6 +91,7 @@ def build_web(
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         sweeping = asyncio.create_task(keep_sweeping(store, prompts), name="sweep drafts")
+        engine.on_ready(prompts.show_presets)
         engine.on_ready(prompts.prepare_expected)
         for voice in in_order(store, LANGUAGES[0])[:1]:
             prompts.expect(voice)  # the one that the page picks at first

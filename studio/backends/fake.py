@@ -270,7 +270,13 @@ def word_ids(text: str) -> tuple[int, ...]:
 
 
 class FakePromptEncoder:
-    """A voice prompt of the right shape; equal clips and transcripts give equal keys."""
+    """A voice prompt of the right shape; equal clips and transcripts give equal keys. preset: by name."""
+
+    def __init__(self) -> None:
+        self.preset: dict[str, VoicePrompt] = {}
+
+    async def presets(self) -> dict[str, VoicePrompt]:
+        return self.preset
 
     async def encode(self, samples: Float32, sample_rate_hz: int, prompt_text: str) -> VoicePrompt:
         tokens = max(1, int(len(samples) / sample_rate_hz * TOKEN_RATE_HZ))

@@ -92,6 +92,7 @@ def _wrap_error(error: Exception) -> StudioError:
 async def _setup(settings: dict[str, Any], report: Report) -> Service:
     """Load flow, vocoder and prompt encoder. settings: rows of the settings table, of which others are passed over."""
     from studio.models.prompt.encoder import OnnxPromptEncoder
+    from studio.models.prompt.presets import read_presets
 
     began_s = time.monotonic()
     folder = Path(settings["model_dir"])
@@ -110,6 +111,7 @@ async def _setup(settings: dict[str, Any], report: Report) -> Service:
         encoder = OnnxPromptEncoder(folder, threads=threads)
     except weights.WeightsError as error:
         raise _as_studio_error(error, folder) from error
+    presets = read_presets(folder)
     report("stage.warming", 0.8)
     stepping = ThreadPoolExecutor(1, "token2wav")
     await asyncio.get_running_loop().run_in_executor(stepping, token2wav.warm_up)
@@ -119,11 +121,14 @@ async def _setup(settings: dict[str, Any], report: Report) -> Service:
         "flow_steps": token2wav.flow_steps,
         "start_s": round(time.monotonic() - began_s, 2),
     }
-    return Service(_handlers(token2wav, encoder, stepping), facts=facts)
+    return Service(_handlers(token2wav, encoder, stepping, presets), facts=facts)
 
 
 def _handlers(
-    token2wav: TorchToken2Wav | UpstreamToken2Wav, encoder: OnnxPromptEncoder, stepping: ThreadPoolExecutor
+    token2wav: TorchToken2Wav | UpstreamToken2Wav,
+    encoder: OnnxPromptEncoder,
+    stepping: ThreadPoolExecutor,
+    presets: dict[str, VoicePrompt],
 ) -> dict[str, Handler]:
     """What the worker answers. stepping: the one thread that does all torch work of the rows."""
     loop = asyncio.get_running_loop()
@@ -148,8 +153,11 @@ def _handlers(
         # Not behind a running step: who looks at figures must not wait, and plain reads need no order.
         return token2wav.stats()
 
+    async def given_presets() -> dict[str, VoicePrompt]:
+        return presets
+
     plain = {name: partial(in_order, getattr(token2wav, name)) for name in ("step", "drop")}
-    return {**plain, "open": open_row, "prepare": prepare, "encode": encode, "stats": stats}
+    return {**plain, "open": open_row, "prepare": prepare, "encode": encode, "presets": given_presets, "stats": stats}
 
 
 def _device(wanted: str) -> str:

@@ -61,3 +61,6 @@ class PromptEncoderClient:
         )
         assert isinstance(answer, VoicePrompt)
         return answer
+
+    async def presets(self) -> dict[str, VoicePrompt]:
+        return dict(await self._worker.call("presets"))

@@ -24,6 +24,8 @@ def design(shares: Sequence[tuple[Voice, float]], prompt: Voice, defaults: Mappi
     ids = [voice.id for voice, _ in shares]
     if not 1 <= len(ids) <= MAX_VOICES or len(set(ids)) < len(ids):
         raise InvalidRequest("design.parts", param="voices", limit=MAX_VOICES)
+    if without_clip := [voice.name for voice, _ in shares if voice.origin == "preset"]:
+        raise InvalidRequest("voice.no_clip", param="voices", name=without_clip[0])
     weights = [weight for _, weight in shares]
     # Not "weight < 0": that would let through what is no number.
     if not all(0 <= weight < float("inf") for weight in weights) or not sum(weights) > 0:

@@ -58,6 +58,7 @@ class VoicePrompts:
         self._prepare = prepare
         self._expected: list[Voice] = []
         self._preparing: set[asyncio.Task[None]] = set()
+        self._presets: dict[str, VoicePrompt] = {}  # by the voice's id
 
     def key(self, voice: Voice) -> str:
         """Equal for equal clips, transcripts, shares and models."""
@@ -69,12 +70,27 @@ class VoicePrompts:
 
     async def of(self, voice: Voice) -> VoicePrompt:
         """The voice's prompt. Raises UnusablePromptSpeech, EngineNotReady or EngineDead if it cannot be encoded."""
+        if voice.origin == "preset":
+            return self._presets[voice.id]
         prompt = await self._of_source(voice.source)
         if not voice.parts:
             return prompt
         parts = [await self._of_source(part.source) for part in voice.parts]
         mixed = blend([p.speaker_embedding for p in parts], [p.weight for p in voice.parts])
         return replace(prompt, key=self.key(voice), speaker_embedding=mixed)
+
+    def show_presets(self) -> None:
+        """The models are up, perhaps once more: put the voices that the checkpoint brings along into the library."""
+        task = asyncio.create_task(self._take_presets())
+        self._preparing.add(task)
+        task.add_done_callback(self._preparing.discard)
+
+    async def _take_presets(self) -> None:
+        # Not every worker that is ready can tell them; the one that can will be ready too.
+        with contextlib.suppress(StudioError):
+            prompts = await self._encoder.presets()
+            voices = self._store.show_presets(prompts)
+            self._presets = {voice.id: prompts[name] for name, voice in voices.items()}
 
     async def speech_tokens_of(self, samples: Float32, sample_rate_hz: int) -> Int32:
         """What a clip says as speech tokens, int32 [N]; nothing is kept of it. Raises as `of`."""

@@ -44,6 +44,7 @@ class VoiceStore:
         self.clips = ClipFiles(folder / "clips")
         self.max_voices = max_voices
         self._now = now
+        self._presets: dict[str, Voice] = {}
         self._db = open_database(folder / "voices.sqlite", Path(__file__).with_name("schema"))
 
     def close(self) -> None:
@@ -92,6 +93,18 @@ class VoiceStore:
             raise InvalidRequest("voice.limit", limit=self.max_voices)
         return name
 
+    def show_presets(self, names: Iterable[str]) -> dict[str, Voice]:
+        """The voices that the loaded checkpoint brings along, in place of those shown before; a kept name goes first.
+
+        They are in no table: another checkpoint has others. Gives them by name.
+        """
+        self._presets = {
+            name: Voice(uuid.uuid5(uuid.NAMESPACE_OID, name).hex, name, "preset", "", "", "", "", "", 0.0, 0.0)
+            for name in names
+            if is_unicode(name) and name.strip()
+        }
+        return dict(self._presets)
+
     def room(self) -> int:
         """How many more voices the library takes."""
         count = "SELECT count(*) FROM voice WHERE origin = 'user' AND deleted_s IS NULL"
@@ -126,7 +139,7 @@ class VoiceStore:
 
         Raises: VoiceNotFound, VoiceConflict, InvalidRequest. A starter keeps its name and its transcript.
         """
-        found = self.find(voice)
+        found = self._changeable(self.find(voice))
         written = check_fields(written)
         if found.origin == "starter" and {"name", "transcript", "details"} & written.keys():
             raise ClientError("voice.starter_fixed", param="voice", name=found.name)
@@ -145,16 +158,19 @@ class VoiceStore:
         if not is_unicode(voice):
             raise InvalidRequest("text.not_unicode", param="voice", field="voice")
         found = self._one("(id = ? OR name = ?) AND deleted_s IS NULL", voice, voice)
+        found = found or next((v for v in self._presets.values() if voice in (v.id, v.name)), None)
         if found is None:
             known = ", ".join(v.name or "" for v in self.all()[:20])
             raise VoiceNotFound("voice.not_found", param="voice", voice=voice[:80], known=known or "-")
         return found
 
     def all(self) -> list[Voice]:
-        """Named voices: starters first, then the newest."""
-        return self._many(
+        """Named voices: starters first, then the newest, then the checkpoint's presets."""
+        kept = self._many(
             "origin <> 'draft' AND deleted_s IS NULL ORDER BY origin <> 'starter', created_s DESC, name"
         )
+        names = {(voice.name or "").casefold() for voice in kept}
+        return [*kept, *(v for v in self._presets.values() if (v.name or "").casefold() not in names)]
 
     def discarded(self) -> list[Voice]:
         """Voices that can be restored, the one deleted last first."""
@@ -189,6 +205,11 @@ class VoiceStore:
     def _deletable(self, voice: Voice) -> Voice:
         if voice.origin == "starter":
             raise ClientError("voice.starter", param="voice", name=voice.name)
+        return self._changeable(voice)
+
+    def _changeable(self, voice: Voice) -> Voice:
+        if voice.origin == "preset":
+            raise ClientError("voice.preset", param="voice", name=voice.name)
         return voice
 
     def forget_drafts(self) -> list[Voice]:
@@ -224,11 +245,16 @@ class VoiceStore:
         return {s for v in voices for s in v.sources if s.clip == clip}
 
     def clip_file(self, voice: Voice) -> Path:
-        return self.clips.file(voice.clip)
+        return self.clips.file(self._with_clip(voice).clip)
 
     def clip_samples(self, voice: Voice) -> tuple[Float32, int]:
         """The clip as float32 [n] and its rate in Hz."""
-        return self.clips.samples(voice.clip)
+        return self.clips.samples(self._with_clip(voice).clip)
+
+    def _with_clip(self, voice: Voice) -> Voice:
+        if voice.origin == "preset":
+            raise VoiceNotFound("voice.no_clip", param="voice", name=voice.name)
+        return voice
 
     def _change(self, statement: str, values: Iterable[object], name: str | None) -> None:
         try:

@@ -48,6 +48,8 @@ def choices(store: VoiceStore, language: str) -> Choices:
 
 def describe(voice: Voice, language: str) -> str:
     """Markdown: what is said in the clip, then its length, source and licence."""
+    if voice.origin == "preset":
+        return render("page.preset", language)
     facts = [render("page.clip_seconds", language, seconds=voice.clip_s)]
     entry = starter_entries().get(voice.name or "") if voice.origin == "starter" else None
     if entry is not None:

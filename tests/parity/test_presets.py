@@ -1,0 +1,60 @@
+"""spk2info.pt: presets and voices that upstream saved are read, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from studio.errors import CheckpointError
+from studio.models.prompt.presets import read_presets
+
+
+def written(folder: Path, stored: Any) -> Path:
+    torch.save(stored, folder / "spk2info.pt")
+    return folder
+
+
+def test_preset_is_an_embedding_alone(tmp_path: Path) -> None:
+    found = read_presets(written(tmp_path, {"中文女": {"embedding": torch.arange(192.0)[None]}}))
+    assert found["中文女"].modes[0] == "preset"
+    assert found["中文女"].speaker_embedding[7] == 7
+
+
+def test_voice_that_upstream_saved_has_prompt_speech_cut_to_fit_and_no_transcript(tmp_path: Path) -> None:
+    saved = {
+        "prompt_text": torch.zeros(1, 5, dtype=torch.int32), "flow_embedding": torch.ones(1, 192),
+        "flow_prompt_speech_token": torch.arange(20)[None], "prompt_speech_feat": torch.zeros(1, 37, 80),
+    }  # fmt: skip
+    voice = read_presets(written(tmp_path, {"mine": saved}))["mine"]
+    assert (len(voice.speech_tokens), len(voice.mel)) == (18, 36)
+    assert voice.modes[0] == "cross_lingual"
+
+
+def test_checkpoint_without_the_file_has_none(tmp_path: Path) -> None:
+    assert read_presets(tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    ("stored", "told"),
+    [
+        ([1], "list"),
+        ({"a": 3}, "'a' is a int"),
+        ({"a": {}}, "'a' has no speaker embedding"),
+        ({"a": {"embedding": torch.zeros(1, 100)}}, "192"),
+        ({"a": {"embedding": torch.full((192,), float("nan"))}}, "finite"),
+    ],
+)
+def test_entry_that_is_no_voice_is_named(tmp_path: Path, stored: Any, told: str) -> None:
+    with pytest.raises(CheckpointError, match=told):
+        read_presets(written(tmp_path, stored))
+
+
+def test_file_with_code_is_refused(tmp_path: Path) -> None:
+    import pickle
+
+    (tmp_path / "spk2info.pt").write_bytes(pickle.dumps(print))
+    with pytest.raises(CheckpointError, match=r"spk2info\.pt"):
+        read_presets(tmp_path)
