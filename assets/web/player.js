@@ -66,6 +66,7 @@ export class Player {
       Object.assign(body, await prepare(abort.signal));
       const reply = await ask("v1/audio/speech", { method: "POST", signal: abort.signal, body: { ...body, response_format: "pcm" } });
       this.seed = reply.headers.get("X-Seed");
+      this.takeId = reply.headers.get("X-Request-Id");
       await this.listen(reply, asked, abort);
     } catch (error) {
       if (abort !== this.abort) return;

@@ -116,6 +116,8 @@ window.studio = {
     return ours ? heard : typed;
   },
   stop() { player?.stop(); },
+  marks(found) { player?.marks(found); },
+  takeId() { return player?.job?.id ?? player?.takeId ?? null; },
   showSample,
   forgive(field) { markField(field, ""); },
 };

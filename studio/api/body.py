@@ -51,9 +51,13 @@ class SpeechBody(BaseModel):
     repetition_window: Annotated[int | None, Field(ge=0, le=50)] = None
 
 
+def new_seed() -> int:
+    return secrets.randbelow(SEED_MAX)
+
+
 def sampling_of(body: SpeechBody, defaults: Sampling) -> Sampling:
     """The request's sampling; a missing seed is drawn, and told in a reply header so that the take can be repeated."""
-    seed = secrets.randbelow(SEED_MAX) if body.seed is None else body.seed
+    seed = new_seed() if body.seed is None else body.seed
     if not 0 <= seed <= SEED_MAX:
         raise InvalidRequest("request.seed", param="seed")
     named: dict[str, Any] = {

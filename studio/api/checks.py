@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import APIRouter, Request
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from studio.api.body import SEED_MAX, SpeechBody
 from studio.api.errors import language_of
@@ -22,7 +22,6 @@ from studio.errors import ClientError, InvalidRequest, StudioError
 from studio.library.store import VoiceStore
 from studio.messages import render
 from studio.protocols import Ears
-from studio.speech import SynthesisRequest
 from studio.takes.store import Take, TakeStore
 
 
@@ -37,12 +36,19 @@ class BestBody(SpeechBody):
         return [SpeechBody.model_validate(fields | {"seed": seed}) for seed in seeds]
 
 
+class MoreTakes(BaseModel):
+    """How many takes to make beside the one that there is."""
+
+    takes: Annotated[int, Field(ge=1, le=7)] = 3
+
+
 @dataclass(frozen=True, slots=True)
 class Made:
-    """One of several takes: what came of it, or why nothing did."""
+    """One of several takes: its sound under way, what came of it, or why nothing did."""
 
-    stream: SpeechStream
-    request: SynthesisRequest
+    id: str
+    seed: int
+    stream: SpeechStream | None = None
     report: TakeReport | None = None
     error: StudioError | None = None
 
@@ -124,6 +130,20 @@ def checks_router(
         report = await checks.report(takes.find(client_of(request), take_id))
         return {"id": take_id, **wire(report, language_of(request))}
 
+    @router.post("/takes/{take_id}/best")
+    async def better_take(request: Request, take_id: str, more: MoreTakes) -> dict[str, object]:
+        """Make more takes of what made one of the caller's, and say which of all is best and why."""
+        client = client_of(request)
+        first = takes.find(client, take_id)
+        async with AsyncExitStack() as streams:
+            begun = []
+            for _ in range(more.takes):
+                stream, synthesis = await speaking.begin_again(first)
+                await streams.enter_async_context(stream)
+                begun.append(Made(stream.request_id, synthesis.sampling.seed, stream))
+            made = await or_leave(request, streams, _made(begun, takes, checks, client))
+        return _choice([Made(first.id, first.seed, report=await checks.report(first)), *made], language_of(request))
+
     @router.post("/speech/best")
     async def keep_the_best(request: Request, body: BestBody) -> dict[str, object]:
         """Make several takes, listen to each, and say which is best and why; all are in the caller's takes."""
@@ -135,7 +155,7 @@ def checks_router(
             for one in body.bodies():
                 stream, synthesis = await speaking.begin(one, client)
                 await streams.enter_async_context(stream)
-                begun.append(Made(stream, synthesis))
+                begun.append(Made(stream.request_id, synthesis.sampling.seed, stream))
             made = await or_leave(request, streams, _made(begun, takes, checks, client))
         return _choice(made, language_of(request))
 
@@ -144,16 +164,16 @@ def checks_router(
 
 async def _made(begun: Sequence[Made], takes: TakeStore, checks: TakeChecks, client: str) -> list[Made]:
     """Each take spoken, all at once, and then judged; one that fails loses no other. Raises if all failed."""
-    outcomes = await asyncio.gather(*(all_samples(one.stream) for one in begun), return_exceptions=True)
+    streams = [one.stream for one in begun if one.stream is not None]
+    outcomes = await asyncio.gather(*map(all_samples, streams), return_exceptions=True)
     made = []
     for one, outcome in zip(begun, outcomes, strict=True):
         if isinstance(outcome, StudioError):
-            made.append(Made(one.stream, one.request, error=outcome))
+            made.append(Made(one.id, one.seed, error=outcome))
         elif isinstance(outcome, BaseException):
             raise outcome
         else:
-            report = await checks.report(takes.find(client, one.stream.request_id))
-            made.append(Made(one.stream, one.request, report))
+            made.append(Made(one.id, one.seed, report=await checks.report(takes.find(client, one.id))))
     errors = [one.error for one in made if one.error is not None]
     if len(errors) == len(made):
         raise errors[0]
@@ -164,11 +184,11 @@ def _choice(made: Sequence[Made], language: str) -> dict[str, object]:
     kept = [one for one in made if one.report is not None]
     best = kept[best_of([one.report for one in kept if one.report is not None])]
     return {
-        "best": best.stream.request_id,
+        "best": best.id,
         "takes": [
             {
-                "id": one.stream.request_id if one.report else None,
-                "seed": one.request.sampling.seed,
+                "id": one.id if one.report else None,
+                "seed": one.seed,
                 **(wire(one.report, language) if one.report else {}),
                 "error": one.error.message(language) if one.error else None,
             }

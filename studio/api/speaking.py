@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from studio.api.body import SpeechBody, refuse_unmakeable, synthesis_of, voice_of, with_defaults
+from dataclasses import replace
+
+from studio.api.body import SpeechBody, new_seed, refuse_unmakeable, synthesis_of, voice_of, with_defaults
 from studio.engine.engine import Engine
 from studio.engine.stream import SpeechStream
 from studio.library.prompts import VoicePrompts
@@ -11,7 +13,8 @@ from studio.library.store import VoiceStore
 from studio.library.voice import Voice
 from studio.messages import render
 from studio.speech import SAMPLE_RATE_HZ, ServedModel, SynthesisRequest
-from studio.takes.recorder import TakeRecorder
+from studio.takes.recorder import TakeRecorder, request_again
+from studio.takes.store import Take
 
 
 class Speaking:
@@ -61,6 +64,20 @@ class Speaking:
         self._judged(body)
         self.engine.refuse_if_full(client)  # before a clip is encoded for it
         request, voice = await self.request_of(body, client)
+        stream = await self.engine.submit(request)
+        self._takes.record(stream, request, voice)
+        return stream, request
+
+    async def begin_again(self, take: Take) -> tuple[SpeechStream, SynthesisRequest]:
+        """Another take of what made one, with a seed of its own; the caller must close it. Raises as `begin`.
+
+        Raises InvalidRequest too if the voice's prompt is another by now.
+        """
+        self.engine.check(self.respelled(take.text, take.voice))
+        self.engine.refuse_if_full(take.client)
+        voice = self._store.find(take.voice)
+        first = request_again(take, await self._prompts.of(voice))
+        request = replace(first, spoken=(), sampling=replace(first.sampling, seed=new_seed()))
         stream = await self.engine.submit(request)
         self._takes.record(stream, request, voice)
         return stream, request

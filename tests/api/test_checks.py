@@ -103,6 +103,16 @@ def test_best_of_several_takes_is_kept_with_reasons(service: Service, client: ht
     service.until(service.is_idle)
 
 
+def test_take_is_compared_with_more_of_its_kind(service: Service, client: httpx.Client) -> None:
+    take = speak(client)
+    service.ears.enqueue("the cat on the mat", RIGHT, "the cat")  # of the two new ones, then of the first
+    reply = client.post(f"/v1/audio/takes/{take}/best", json={"takes": 2}).json()
+    assert len({one["seed"] for one in reply["takes"]}) == 3 and reply["takes"][0]["id"] == take
+    assert reply["best"] == reply["takes"][2]["id"]
+    texts = {one["text"] for one in client.get("/v1/audio/takes").json()["data"][:3]}
+    assert texts == {TEXT}
+
+
 def test_take_that_fails_loses_no_other(service: Service, client: httpx.Client) -> None:
     service.lm.enqueue(Say(2), Raise(SpeechLMError("speech.lm_failed", reason="broken")))
     service.ears.enqueue(RIGHT)

@@ -11,6 +11,7 @@ from studio.library.store import VoiceStore
 from studio.messages import catalogue
 from studio.protocols import Ears
 from studio.ui.scripts import mount_script
+from studio.ui.tabs.checks import checks_part
 from studio.ui.tabs.clone import Clone, clone_panel, wire_clone
 from studio.ui.tabs.events import QUIET, TabEvents, error_place
 from studio.ui.tabs.keep import Keep, keep_part, wire_keep
@@ -115,6 +116,7 @@ def speech_column(i18n: gr.I18n) -> Speech:
         elem_id="player",
         padding=False,
     )
+    checks_part()
     with gr.Accordion(i18n("field.advanced"), open=False, elem_id="advanced"):
         seed = gr.Textbox(
             label=i18n("field.seed"), placeholder=i18n("field.seed_hint"), max_lines=1, elem_id="seed"
