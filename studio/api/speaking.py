@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from dataclasses import replace
 
 from studio.api.body import SpeechBody, new_seed, refuse_unmakeable, synthesis_of, voice_of, with_defaults
 from studio.engine.engine import Engine
 from studio.engine.stream import SpeechStream
+from studio.errors import InvalidRequest
 from studio.library.prompts import VoicePrompts
 from studio.library.pronunciations import Pronunciations
 from studio.library.store import VoiceStore
@@ -15,6 +17,7 @@ from studio.messages import render
 from studio.speech import SAMPLE_RATE_HZ, ServedModel, SynthesisRequest
 from studio.takes.recorder import TakeRecorder, request_again
 from studio.takes.store import Take
+from studio.text.arriving import up_to_a_blank
 
 
 class Speaking:
@@ -54,6 +57,31 @@ class Speaking:
         refuse_unmakeable(body, self.model)
         self.engine.check(self.respelled(body.input, voice.id))
         return body, voice
+
+    async def begin_arriving(
+        self, body: SpeechBody, client: str, pieces: AsyncIterator[str], interleaved: bool
+    ) -> tuple[SpeechStream, SynthesisRequest]:
+        """As `begin`, for a text that is still being written; what is wrong with it is told by the stream."""
+        if interleaved and not self.model.interleaved:
+            raise InvalidRequest("mode.interleaved", param="interleaved")
+        voice = voice_of(body, self._store)
+        body = with_defaults(body, voice)
+        refuse_unmakeable(body, self.model)
+        self.engine.refuse_unless_ready()
+        self.engine.refuse_if_full(client)
+        prompt = await self._prompts.of(voice)
+        request = replace(synthesis_of(body, prompt, client, self.model), interleaved=interleaved)
+        return await self.engine.submit_arriving(request, self._respelled_words(pieces, voice.id)), request
+
+    async def _respelled_words(self, pieces: AsyncIterator[str], voice: str) -> AsyncIterator[str]:
+        """Whole words as the voice is to read them, as soon as they are whole."""
+        waiting = ""
+        async for piece in pieces:
+            ready, waiting = up_to_a_blank(waiting + piece)
+            if ready:
+                yield self.respelled(ready, voice)
+        if waiting:
+            yield self.respelled(waiting, voice)
 
     async def begin(self, body: SpeechBody, client: str) -> tuple[SpeechStream, SynthesisRequest]:
         """Speech under way, which the caller must close, and what was asked of the engine.

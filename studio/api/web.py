@@ -20,6 +20,7 @@ from studio import __version__
 from studio.admin.office import Office
 from studio.api import errors
 from studio.api.admin import admin_router
+from studio.api.arriving import arriving_router
 from studio.api.bundles import bundles_router
 from studio.api.checks import TakeChecks, checks_router
 from studio.api.clips import clips_router
@@ -129,6 +130,7 @@ def build_web(
     errors.install(app)
     jobs = Jobs()
     app.include_router(speech_router(speaking, guard.client_of))
+    app.include_router(arriving_router(speaking, guard.client_of, settings.listener_timeout_s))
     app.include_router(conversion_router(engine, store, prompts, settings, model, guard.client_of))
     app.include_router(jobs_router(speaking, jobs, guard.client_of))
     app.include_router(preview_router(speaking))

@@ -11,6 +11,7 @@ from studio.text.segment import SegmentLimits, sentence_ends, spoken_s
 _SURE_END = re.compile(r"[。！？…；\n][\"'”’）)】》」』]*$")
 """Ends a sentence whatever follows; a dot may yet become 3.14 or an abbreviation, so it waits for what follows it."""
 _WORD_END = re.compile(rf"(?=\s)|(?<={HANZI.pattern})|(?<=[,;:!?，、；：。！？])")
+_WORD_AND_BLANK = re.compile(rf"\s|{HANZI.pattern}|[,;:!?，、；：。！？]")
 _CLAUSE_END = re.compile(r"(?<=[,;:!?，、；：。！？])(?!\d)")
 
 
@@ -19,12 +20,18 @@ def whole_sentences(text: str, limits: SegmentLimits) -> tuple[str, str]:
 
     Text that is too long for a segment does not wait: all but its last segment's worth is given.
     """
-    ends = [at for at in sentence_ends(text) if at < len(text)]
+    ends = [at for at in sentence_ends(text) if at < len(text) or text[-1].isspace()]
     at = len(text) if _SURE_END.search(text) else max(ends, default=0)
     if not at and spoken_s(text) > 1.5 * limits.most_s:
         at = _last(_WORD_END, text, len(text) - 1)
     if only_marks(text[:at]) or spoken_s(text[:at]) < limits.least_s:
         return "", text
+    return text[:at], text[at:]
+
+
+def up_to_a_blank(text: str) -> tuple[str, str]:
+    """What ends with a blank, a mark or a Chinese character, and the rest: the beginning of a word."""
+    at = max((m.end() for m in _WORD_AND_BLANK.finditer(text)), default=0)
     return text[:at], text[at:]
 
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from studio.text.arriving import whole_sentences, whole_words
+from studio.text.arriving import up_to_a_blank, whole_sentences, whole_words
 from studio.text.segment import SegmentLimits, spoken_s
 
 LIMITS = SegmentLimits(most_s=4.0, least_s=0.5)
@@ -47,6 +47,12 @@ def test_words_are_given_before_the_blank_and_numbers_by_the_clause() -> None:
     assert whole_words("1,2") == ("", "1,2")
     assert whole_words("well <strong>no") == ("well", " <strong>no")
     assert whole_words("a [br") == ("a", " [br")
+
+
+def test_word_is_whole_once_a_blank_or_a_mark_follows() -> None:
+    assert up_to_a_blank("one two thr") == ("one two ", "thr")
+    assert up_to_a_blank("你好wor") == ("你好", "wor")
+    assert up_to_a_blank("wor") == ("", "wor")
 
 
 def test_no_letter_is_lost_or_doubled_however_the_text_is_cut() -> None:
