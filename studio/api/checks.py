@@ -122,15 +122,15 @@ class TakeChecks:
 def checks_router(
     speaking: Speaking, takes: TakeStore, checks: TakeChecks, client_of: Callable[[Request], str]
 ) -> APIRouter:
-    router = APIRouter(prefix="/v1/audio")
+    router = APIRouter()
 
-    @router.post("/takes/{take_id}/check")
+    @router.post("/v1/audio/takes/{take_id}/check")
     async def check_one(request: Request, take_id: str) -> dict[str, object]:
         """Listen to one of the caller's takes."""
         report = await checks.report(takes.find(client_of(request), take_id))
         return {"id": take_id, **wire(report, language_of(request))}
 
-    @router.post("/takes/{take_id}/best")
+    @router.post("/v1/audio/takes/{take_id}/best")
     async def better_take(request: Request, take_id: str, more: MoreTakes) -> dict[str, object]:
         """Make more takes of what made one of the caller's, and say which of all is best and why."""
         client = client_of(request)
@@ -144,7 +144,7 @@ def checks_router(
             made = await or_leave(request, streams, _made(begun, takes, checks, client))
         return _choice([Made(first.id, first.seed, report=await checks.report(first)), *made], language_of(request))
 
-    @router.post("/speech/best")
+    @router.post("/v1/audio/speech/best")
     async def keep_the_best(request: Request, body: BestBody) -> dict[str, object]:
         """Make several takes, listen to each, and say which is best and why; all are in the caller's takes."""
         if not takes.keeps_history:

@@ -55,9 +55,9 @@ def wire(finding: Finding, language: str) -> dict[str, object]:
 
 
 def clips_router(ears: Ears, settings: Settings) -> APIRouter:
-    router = APIRouter(prefix="/v1/audio/clips")
+    router = APIRouter()
 
-    @router.post("/check")
+    @router.post("/v1/audio/clips/check")
     async def check_clip(
         request: Request, audio_sample: Annotated[UploadFile | None, File()] = None
     ) -> dict[str, object]:
@@ -77,7 +77,7 @@ def clips_router(ears: Ears, settings: Settings) -> APIRouter:
             "findings": [wire(finding, language) for finding in diagnosis.findings],
         }
 
-    @router.post("/mend")
+    @router.post("/v1/audio/clips/mend")
     async def mend_clip(audio_sample: Annotated[UploadFile | None, File()] = None) -> Response:
         """The clip as WAV of 24 kHz: cut to its best 3 to 10 s, less noise, an even level."""
         data = await read_upload(audio_sample, settings)
@@ -92,7 +92,7 @@ def clips_router(ears: Ears, settings: Settings) -> APIRouter:
             error.param = FILE_PARAM
             raise
 
-    @router.post("/transcript")
+    @router.post("/v1/audio/clips/transcript")
     async def transcribe_clip(
         audio_sample: Annotated[UploadFile | None, File()] = None, ref_text: Annotated[str, Form()] = ""
     ) -> dict[str, object]:
