@@ -87,7 +87,7 @@ def test_one_click_mends(fault: str) -> None:
         assert before.mendable and not after.mendable and after.usable
 
 
-def test_drowned_clip_gets_better_by_ten_decibels_between_the_words() -> None:
+def test_drowned_clip_gets_better_by_eight_decibels_between_the_words() -> None:
     for clip in clips_with("snr 5 dB"):
         before, after = measure(decode_clip(clip.data)), measure(mend(decode_clip(clip.data)))
         assert before and after and after.snr_db > before.snr_db + 8
