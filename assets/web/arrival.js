@@ -7,6 +7,11 @@ document.documentElement.lang = language;
 const sentences = await (await fetch(new URL(`web/messages/${language}.json`, base))).json();
 const say = (key, values = {}) => (sentences[key] ?? key).replace(/{(\w+)[^}]*}/g, (_, name) => values[name] ?? "");
 for (const place of document.querySelectorAll("[data-say]")) place.textContent = say(place.dataset.say);
+const told = document.getElementById("told");
 watchEngine(document.getElementById("arrival"), base, say, (state) => {
-  if (!state.workers.some((worker) => worker.name === "checkpoint")) location.reload();
+  const checkpoint = state.workers.find((worker) => worker.name === "checkpoint");
+  if (!checkpoint) return location.reload();
+  // Screen readers hear each tenth and a failure, not every change of a figure.
+  const heard = state.status === "failed" ? checkpoint.reason : `${Math.floor(checkpoint.fraction * 10) * 10} %`;
+  if (told.textContent !== heard) told.textContent = heard;
 });

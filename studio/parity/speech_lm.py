@@ -39,6 +39,7 @@ def run_llm(fixtures: Fixtures, name: str) -> Iterator[Line]:
     def scores(prompt_text: Sequence[int], prompt_speech: Sequence[int]) -> Tensor:
         return forced_scores(lm, layout.prompt_ids(prompt_text, text, prompt_speech), given["forced"])
 
+    wanted = fixtures.arrays(name, "out_").keys()
     logits = scores(prompt_text, prompt_speech)
     prompt = torch.tensor(layout.prompt_ids(prompt_text, text, prompt_speech), device=fixtures.device)
     least, most = TokenBounds().of(len(text))
@@ -46,11 +47,12 @@ def run_llm(fixtures: Fixtures, name: str) -> Iterator[Line]:
         "out_lm_input": F.embedding(prompt, lm.embedding_table()),
         "out_logits": logits,
         "out_logp": logits.log_softmax(-1),
-        "out_logp_noprompt": scores([], []).log_softmax(-1),
-        "out_logp_instruct": scores(prompt_text, []).log_softmax(-1),
         "out_step_masked": [int(step < least) for step in range(len(given["forced"]))],
         "out_min_max_len": [least, most],
     }
+    for key, heard_text in (("out_logp_noprompt", []), ("out_logp_instruct", prompt_text)):
+        if key in wanted:
+            got[key] = scores(heard_text, []).log_softmax(-1)
     return compare(fixtures, name, got)
 
 

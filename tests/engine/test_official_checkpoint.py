@@ -21,7 +21,7 @@ from tests.parity.conftest import FIXTURES
 from tests.real_studio import RealStudio
 
 SAMPLES_PER_TOKEN = 960
-TEXT = "Hello."
+TEXT = "Hi."
 ENGINE = ("--kv-cache-gib", "0.1", "--max-num-seqs", "2", "--max-model-len", "2048", "--log-level", "warning")
 SPOKEN: dict[str, dict[str, object]] = {
     "zero-shot": {"voice": "Clara"},
