@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pypinyin import lazy_pinyin
-
 from studio.text.normalize import normalize
 from studio.text.spoken_en import read_word
 
@@ -50,6 +48,8 @@ def words_of(text: str) -> list[Word]:
 
 def _sound(word: str) -> str:
     if "\u3400" <= word[0] <= "\u9fff":
+        from pypinyin import lazy_pinyin  # half a second and 60 MB: only when Chinese is compared
+
         return "".join(lazy_pinyin(word))
     lower = word.lower().replace("’", "'")
     return _STRESS.sub("", read_word(lower)) if lower.isascii() and not lower.isdigit() else lower
