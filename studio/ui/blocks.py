@@ -15,6 +15,7 @@ from studio.protocols import Ears
 from studio.settings import Settings
 from studio.ui.scripts import mount_script
 from studio.ui.tabs.admin import admin_tab
+from studio.ui.tabs.listening import listening_tab
 from studio.ui.tabs.studio import studio_tab
 from studio.ui.tabs.takes import restore_place, takes_tab, wire_restore
 
@@ -96,6 +97,8 @@ def build_page(store: VoiceStore, prompts: VoicePrompts, settings: Settings, ear
                 source, speech = studio_tab(i18n, store, prompts, ears)
             with gr.Tab(i18n("tab.takes"), id="takes"):
                 takes_tab()
+            with gr.Tab(i18n("tab.listening"), id="listening"):
+                listening_tab()
             with gr.Tab(i18n("tab.admin"), id="admin"):
                 admin_tab()
         wire_restore(restore, tabs, speech.text, source.voice, speech.seed, store)
@@ -103,7 +106,7 @@ def build_page(store: VoiceStore, prompts: VoicePrompts, settings: Settings, ear
     blocks.queue(api_open=False, default_concurrency_limit=8, max_size=64)
     mount = {
         "theme": theme(),
-        "css_paths": [WEB / f"{name}.css" for name in ("studio", "takes", "admin")],
+        "css_paths": [WEB / f"{name}.css" for name in ("studio", "takes", "listening", "admin")],
         "i18n": i18n,
         "show_error": False,
         "run_history": False,

@@ -18,20 +18,21 @@ OpenRater = Callable[..., Page]
 
 
 @pytest.fixture(scope="module")
-def fakes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeStudio]:
-    studio = FakeStudio(tmp_path_factory.mktemp("fakes"))
+def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeStudio]:
+    """A studio of fakes in a process of its own, which a test may kill."""
+    studio = FakeStudio(tmp_path_factory.mktemp("mortal"))
     studio.start()
     yield studio
     studio.stop()
 
 
 @pytest.fixture
-def owner(fakes: FakeStudio) -> Owner:
-    return Owner(fakes.url)
+def owner(mortal: FakeStudio) -> Owner:
+    return Owner(mortal.url)
 
 
 @pytest.fixture
-def open_rater(chromium: Browser, fakes: FakeStudio) -> Iterator[OpenRater]:
+def open_rater(chromium: Browser, mortal: FakeStudio) -> Iterator[OpenRater]:
     """Opens a rater's page; an uncaught error in it fails the test."""
     contexts: list[BrowserContext] = []
     errors: list[str] = []
@@ -41,7 +42,7 @@ def open_rater(chromium: Browser, fakes: FakeStudio) -> Iterator[OpenRater]:
         contexts.append(context)
         page = context.new_page()
         page.on("pageerror", lambda error: errors.append(str(error)))
-        page.goto(f"{fakes.url}/listen/{token}")
+        page.goto(f"{mortal.url}/listen/{token}")
         expect(page.locator("body")).not_to_have_attribute("data-phase", "loading")
         return page
 
@@ -122,7 +123,7 @@ def test_rater_hears_and_answers_each_kind(owner: Owner, open_rater: OpenRater, 
 
 
 def test_kill_9_in_the_middle_of_an_answer_loses_nothing(
-    owner: Owner, open_rater: OpenRater, fakes: FakeStudio
+    owner: Owner, open_rater: OpenRater, mortal: FakeStudio
 ) -> None:
     """The server dies while sliders are half set; the page says so, and goes on where it was."""
     test, token = owner.opened(PITCHES, items=2, kind="mushra_nmr")
@@ -134,11 +135,11 @@ def test_kill_9_in_the_middle_of_an_answer_loses_nothing(
     hear_all(page)
     with page.expect_response(lambda reply: reply.url.endswith("/draft") and "37" in (reply.request.post_data or "")):
         page.locator("#slider-0").fill("37")
-    fakes.kill()
+    mortal.kill()
     page.locator("#slider-1").fill("64")
     expect(page.locator("[data-part=connection]")).to_be_visible()
     page.locator("[data-part=next]").click()  # the answer waits in the page
-    fakes.start()
+    mortal.start()
     expect(page.locator("body")).to_have_attribute("data-phase", "finished")
     expect(page.locator("[data-part=connection]")).to_be_hidden()
     found = answers_of(owner, test)
@@ -146,7 +147,7 @@ def test_kill_9_in_the_middle_of_an_answer_loses_nothing(
 
 
 def test_reload_after_kill_9_finds_the_half_set_answer(
-    owner: Owner, open_rater: OpenRater, fakes: FakeStudio
+    owner: Owner, open_rater: OpenRater, mortal: FakeStudio
 ) -> None:
     test, token = owner.opened(PITCHES, items=2, kind="mushra_nmr")
     page = open_rater(token)
@@ -154,8 +155,8 @@ def test_reload_after_kill_9_finds_the_half_set_answer(
     hear_all(page)
     with page.expect_response(lambda reply: reply.url.endswith("/draft") and "41" in (reply.request.post_data or "")):
         page.locator("#slider-1").fill("41")
-    fakes.kill()
-    fakes.start()
+    mortal.kill()
+    mortal.start()
     page.reload()
     expect(page.locator("#slider-1")).to_have_value("41")
     expect(page.locator("#slider-1")).to_have_attribute("data-set", "true")

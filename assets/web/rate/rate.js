@@ -47,7 +47,7 @@ function place(phase, ...content) {
   leaveTrial();
   leaveTrial = () => {};
   document.body.dataset.phase = phase;
-  main.replaceChildren(...content);
+  main.replaceChildren(...content.flat().filter(Boolean));
   main.focus({ preventScroll: true });
   scrollTo(0, 0);
 }

@@ -99,12 +99,12 @@ export function showTrial({ main, view, link, say, audio, send, reload }) {
     view.comments && el("details", { open: Boolean(saved.comment) }, el("summary", {}, say("rate.comment")), el("label", { htmlFor: "comment", className: "hidden" }, say("rate.comment")), comment),
     status, next);
   const row = el("div", { className: "row sounds", role: "group", "aria-label": say("rate.sounds") }, ask.shape === "all" ? buttons.slice(slots) : buttons);
-  main.append(
+  main.append(...[
     el("h1", {}, say(trial.training ? "rate.training" : `rate.question.${view.kind}`)),
     trial.training && el("p", {}, say(`rate.question.${view.kind}`)),
     view.instructions && el("p", { className: "instructions" }, view.instructions),
     row, trial.check !== null && el("p", { className: "check-told", role: "note", data: { part: "told" } }, ask.told(trial.check)),
-    clock, form, el("p", { className: "keys" }, say("rate.keys")));
+    view.timeout_s > 0 && clock, form, el("p", { className: "keys" }, say("rate.keys"))].filter(Boolean));
 
   const onKey = (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || ["TEXTAREA"].includes(event.target.tagName) || (event.target.type === "text")) return;

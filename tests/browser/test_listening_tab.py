@@ -1,0 +1,155 @@
+"""The Listening tests tab as an owner uses it: design, material, links, results, deletion; on a studio of fakes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
+
+from tests.api.conftest import Service
+from tests.browser.conftest import DESKTOP, PHONE
+from tests.simulated_rater import SimulatedRater, higher_is_better, tone
+
+OpenOwner = Callable[..., Page]
+
+
+@pytest.fixture
+def open_owner(chromium: Browser, fakes: Service) -> Iterator[OpenOwner]:
+    """Opens the tab, each time as an owner of its own; an uncaught error fails the test."""
+    contexts: list[BrowserContext] = []
+    errors: list[str] = []
+
+    def open_one(locale: str = "en-US", viewport: dict[str, int] = DESKTOP, theme: str = "light") -> Page:
+        context = chromium.new_context(locale=locale, viewport=viewport)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.goto(f"{fakes.url}/?__theme={theme}")
+        name = "听音测试" if locale.startswith("zh") else "Listening tests"
+        expect(page.get_by_role("tab").first).to_be_visible()
+        tab = page.get_by_role("tab", name=name)
+        if not tab.is_visible():  # a phone has no room for all of them
+            page.locator(".overflow-menu > button").first.click()
+            tab = page.locator(".overflow-dropdown button", has_text=name)
+        tab.click()
+        expect(page.locator(".listening")).to_have_attribute("data-state", "empty")
+        return page
+
+    yield open_one
+    for context in contexts:
+        context.close()
+    assert not errors
+
+
+def field(page: Page, name: str) -> Locator:
+    return page.locator(f"[data-field={name}]")
+
+
+def begin_design(page: Page, kind: str, title: str) -> None:
+    page.locator("[data-part=new]").click()
+    field(page, "title").fill(title)
+    field(page, "kind").select_option(kind)
+
+
+def condition(page: Page, place: int, name: str, source: str) -> Locator:
+    row = page.locator(".condition").nth(place)
+    row.locator("[data-part=name]").fill(name)
+    row.locator("select").first.select_option(source)
+    return row
+
+
+def link_of(page: Page) -> str:
+    page.locator("[data-part=invite]").click()
+    token = page.locator("[data-link]").first.get_attribute("data-link")
+    assert token
+    return token
+
+
+def test_settings_compared_from_design_to_answers_without_a_file(open_owner: OpenOwner, fakes: Service) -> None:
+    """The studio speaks the same sentences under two settings; a rater answers; the owner sees it counted."""
+    page = open_owner()
+    begin_design(page, "ab", "Cooler or hotter")
+    for place, (name, settings) in enumerate((("cool", "temperature=0.6"), ("hot", "temperature=1.3"))):
+        condition(page, place, name, "speech").locator("[data-part=settings]").fill(settings)
+    field(page, "texts").fill("one two three four\nfive six seven eight")
+    page.get_by_text("Raters, checks and texts").click()
+    field(page, "headphones").select_option("off")
+    page.locator("[data-part=keep]").click()
+    page.locator("[data-part=make]").click()
+    expect(page.locator(".test [role=status]")).to_contain_text("4 of 4")
+    page.locator("[data-part=open]").click()
+    expect(page.locator("h2 .badge")).to_have_attribute("data-state", "open")
+    token = link_of(page)
+
+    def pass_time(seconds: float) -> None:
+        fakes.clock.ahead_s += seconds
+
+    rater = SimulatedRater(fakes.url, token, pass_time, higher_is_better)
+    assert rater.finish()["phase"] == "finished"
+    page.get_by_role("button", name="Refresh").click()
+    expect(page.locator("[data-part=counts]")).to_contain_text("1 joined, 1 finished, 2 answers")
+    with page.expect_popup() as shown:
+        page.locator("[data-result='report']").click()
+    expect(shown.value.locator("h1")).to_contain_text("Cooler or hotter")
+
+
+def test_problems_are_shown_while_they_can_be_changed(open_owner: OpenOwner, tmp_path: Path) -> None:
+    page = open_owner()
+    begin_design(page, "mushra", "")
+    condition(page, 0, "natural", "upload")
+    condition(page, 1, "natural", "upload")
+    page.locator("[data-part=keep]").click()
+    expect(page.locator("[data-error=title]")).to_be_visible()
+    field(page, "title").fill("Uploads")
+    page.locator("[data-part=keep]").click()
+    expect(page.locator("[data-error=conditions]")).to_contain_text("natural")
+    condition(page, 1, "copied", "upload")
+    field(page, "reference").select_option("natural")
+    page.locator("[data-part=keep]").click()
+    expect(page.locator(".problems")).to_contain_text("There are no clips yet")
+    files = {name: tmp_path / name for name in ("s01.wav", "s02.wav", "broken.wav")}
+    for name, file in files.items():
+        file.write_bytes(b"RIFFxxxxWAVE" if name == "broken.wav" else tone(400))
+    page.locator("[data-upload=natural]").set_input_files([files["s01.wav"], files["broken.wav"]])
+    expect(page.locator(".listening-said")).to_contain_text("broken.wav")
+    page.locator("[data-upload=natural]").set_input_files([files["s01.wav"], files["s02.wav"]])
+    expect(page.locator("tbody tr").first).to_contain_text("s02")
+    page.locator("[data-upload=copied]").set_input_files([files["s01.wav"]])
+    expect(page.locator(".problems [data-level=error]")).to_contain_text("s02")
+    page.locator("[data-part=open]").click()
+    expect(page.locator(".listening-said")).to_contain_text("s02")
+    page.locator("[data-upload=copied]").set_input_files([files["s01.wav"], files["s02.wav"]])
+    expect(page.locator(".problems [data-level=error]")).to_have_count(0)
+    page.locator("[data-part=open]").click()
+    expect(page.locator("h2 .badge")).to_have_attribute("data-state", "open")
+
+
+def test_deleting_asks_for_the_title_and_offers_the_export(open_owner: OpenOwner) -> None:
+    page = open_owner()
+    begin_design(page, "mos", "To go")
+    condition(page, 0, "one", "upload")
+    condition(page, 1, "two", "upload")
+    page.locator("[data-part=keep]").click()
+    page.locator("[data-part=delete]").click()
+    page.locator("[data-part=really]").click()
+    expect(page.locator("dialog .field-error")).to_contain_text("To go")
+    page.locator("dialog input").fill("To go")
+    page.locator("[data-part=really]").click()
+    with page.expect_download() as export:
+        page.locator("[data-part=deleted] a").click()
+    assert export.value.path().read_bytes().startswith(b"PK")
+    page.get_by_role("button", name="All tests").click()
+    expect(page.locator(".listening")).to_have_attribute("data-state", "empty")
+
+
+def test_the_tab_speaks_chinese_fits_a_phone_and_has_no_faults_of_access(open_owner: OpenOwner) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    for theme in ("light", "dark"):
+        page = open_owner(locale="zh-CN", viewport=PHONE, theme=theme)
+        begin_design(page, "mushra", "盲听")
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        found = Axe().run(page, context=".listening")
+        assert found.violations_count == 0, found.generate_report()
