@@ -26,6 +26,8 @@ export async function ask(path, { method = "GET", body, signal } = {}) {
   return reply;
 }
 
+export const askJson = async (path, how) => (await ask(path, how)).json();
+
 // An Error with the server's sentence in `told` and the field in `param`.
 export async function errorOf(reply) {
   const error = new Error(`HTTP ${reply.status}`);
@@ -38,4 +40,16 @@ export async function errorOf(reply) {
     error.code = body.error.code;
   } catch { /* a proxy's page, not ours */ }
   return error;
+}
+
+// An element with its attributes, properties (a function on "onclick") and children; words become text, never markup.
+export function element(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else if (value === true) made.setAttribute(name, "");
+    else if (value !== false && value !== null && value !== undefined) made.setAttribute(name, value);
+  }
+  made.append(...children.filter((child) => child !== null && child !== undefined));
+  return made;
 }

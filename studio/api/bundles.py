@@ -35,7 +35,7 @@ def bundles_router(store: VoiceStore, prompts: VoicePrompts) -> APIRouter:
         if without_clip := [v.name for v in voices if v.origin == "preset"]:
             raise InvalidRequest("voice.no_clip", param="voice", name=without_clip[0])
         file = await asyncio.to_thread(_written, voices, store, prompts)
-        headers = {"Content-Disposition": 'attachment; filename="voices.zip"', "Cache-Control": "no-store"}
+        headers = {"Content-Disposition": 'attachment; filename="library.zip"', "Cache-Control": "no-store"}
         return StreamingResponse(_blocks(file), media_type="application/zip", headers=headers)
 
     @router.post("/v1/audio/voice-bundles")

@@ -10,9 +10,11 @@ from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict
 
 from studio.api.clips import read_clip
+from studio.api.errors import language_of
 from studio.audio.encode import encode_file
 from studio.errors import ClientError, InvalidRequest
 from studio.library.prompts import VoicePrompts
+from studio.library.starters import label
 from studio.library.store import BIN_LIFE_S, VoiceStore
 from studio.library.voice import Voice, check_name, check_transcript, is_unicode
 from studio.settings import Settings
@@ -91,12 +93,18 @@ def voices_router(store: VoiceStore, prompts: VoicePrompts, settings: Settings) 
     router = APIRouter()
 
     @router.get("/v1/audio/voices")
-    async def list_voices(q: str = "", tag: str = "", deleted: bool = False) -> dict[str, object]:
+    async def list_voices(
+        request: Request, q: str = "", tag: str = "", deleted: bool = False
+    ) -> dict[str, object]:
         """All voices, or those in which every word of q occurs, with this tag; deleted: those that can come back."""
-        voices = [v for v in (store.discarded() if deleted else store.all()) if v.matches(q)]
+        language = language_of(request)
+        voices = store.discarded() if deleted else store.all()
+        found = [(v, label(v, language)) for v in voices]
+        found = [(v, told) for v, told in found if v.matches(q, told)]
         if tag:
-            voices = [v for v in voices if tag.casefold() in (t.casefold() for t in v.tags)]
-        return {"voices": [v.name for v in voices], "data": [wire(v) for v in voices]}
+            found = [(v, told) for v, told in found if tag.casefold() in (t.casefold() for t in v.tags)]
+        data = [{**wire(v), "label": told} for v, told in found]
+        return {"voices": [v.name for v, _ in found], "data": data}
 
     @router.post("/v1/audio/voices")
     async def create_voice(

@@ -3,12 +3,32 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 
 import soundfile
 
 from studio.errors import VoiceConflict
 from studio.library.store import VoiceStore
+from studio.library.voice import Voice
+
+STARTERS = Path(__file__).resolve().parents[2] / "assets" / "starters"
+
+
+@cache
+def starter_entries() -> dict[str, dict[str, str]]:
+    """What assets/starters says of each starter voice, by name, in the file's order."""
+    listing = json.loads((STARTERS / "starters.json").read_text(encoding="utf-8"))
+    return {entry["name"]: entry for entry in listing}
+
+
+def label(voice: Voice, language: str) -> str:
+    """The name; for a starter also what it sounds like, in "en" or "zh"."""
+    entry = starter_entries().get(voice.name or "") if voice.origin == "starter" else None
+    if entry is None:
+        return voice.name or ""
+    in_language = "_zh" if language == "zh" else ""
+    return f"{entry[f'name{in_language}']} · {entry[f'description{in_language}']}"
 
 
 def add_starters(store: VoiceStore, folder: Path) -> int:

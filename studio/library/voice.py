@@ -89,9 +89,9 @@ class Voice:
         """All that the voice is made of: its own prompt's first."""
         return (self.source, *(part.source for part in self.parts))
 
-    def matches(self, query: str) -> bool:
-        """Whether every word of a query occurs in what is written about the voice; case is ignored."""
-        told = (self.name or "", self.language, self.details, self.notes, self.transcript, *self.tags)
+    def matches(self, query: str, label: str = "") -> bool:
+        """Whether every word of a query occurs in what is written about the voice, or its label; case is ignored."""
+        told = (self.name or "", label, self.language, self.details, self.notes, self.transcript, *self.tags)
         heap = "\n".join(told).casefold()
         return all(word in heap for word in query.casefold().split())
 

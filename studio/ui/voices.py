@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from functools import cache
-from pathlib import Path
-
+from studio.library.starters import label, starter_entries
 from studio.library.store import VoiceStore
 from studio.library.voice import Voice
 from studio.messages import render
 
-STARTERS = Path(__file__).resolve().parents[2] / "assets" / "starters" / "starters.json"
 Choices = list[tuple[str, str]]
-
-
-@cache
-def starter_entries() -> dict[str, dict[str, str]]:
-    """What assets/starters says of each starter voice, by name, in the file's order."""
-    return {entry["name"]: entry for entry in json.loads(STARTERS.read_text(encoding="utf-8"))}
 
 
 def in_order(store: VoiceStore, language: str) -> list[Voice]:
@@ -30,15 +20,6 @@ def in_order(store: VoiceStore, language: str) -> list[Voice]:
         return not starter, starter and voice.language != language, at
 
     return sorted(store.all(), key=place)
-
-
-def label(voice: Voice, language: str) -> str:
-    """The name; for a starter also what it sounds like."""
-    entry = starter_entries().get(voice.name or "") if voice.origin == "starter" else None
-    if entry is None:
-        return str(voice.name)
-    in_language = "_zh" if language == "zh" else ""
-    return f"{entry[f'name{in_language}']} · {entry[f'description{in_language}']}"
 
 
 def choices(store: VoiceStore, language: str) -> Choices:
