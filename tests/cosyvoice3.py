@@ -9,10 +9,11 @@ from pathlib import Path
 import torch
 
 from tests.fixtures import make_weights
+from tests.official_layout import write_tokenizer_folder
 from tests.parity.conftest import FIXTURES
 from tests.parity.test_frontend_encoder import SPEAKER_FILE, write_speaker, write_tokenizer
 
-CODES, END_IDS, TEXT_IDS = 243, 200, 512
+CODES, END_IDS, TEXT_IDS = 243, 200, 1024
 BLOCKS = 2
 SIZES = {
     "flow": {1024: 128, 2048: 256, 6144: 768, 6561: CODES},
@@ -61,9 +62,7 @@ def write_checkpoint(folder: Path) -> Path:
     (folder / "cosyvoice3.yaml").write_text("sample_rate: 24000\n")
     write_speaker(folder / SPEAKER_FILE)
     write_tokenizer(folder / "speech_tokenizer_v3.onnx")
-    tokenizer = folder / "CosyVoice-BlankEN"
-    tokenizer.mkdir()
-    (tokenizer / "config.json").write_text(json.dumps(LM_CONFIG))
+    write_tokenizer_folder(folder / "CosyVoice-BlankEN", LM_CONFIG)
     return folder
 
 

@@ -1,0 +1,67 @@
+"""A small CosyVoice3 checkpoint in the official layout, through `--model_dir` as a user takes it: every mode.
+
+Its weights are random, so it speaks noise; what is held is that each mode runs to its end and gives whole tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx
+import numpy as np
+import pytest
+import torch
+
+from studio.speech import SAMPLES_PER_TOKEN
+from tests.api.conftest import clip_bytes
+from tests.cosyvoice3 import write_checkpoint
+from tests.real_studio import RealStudio
+
+PRESET = "中文女"
+
+
+@pytest.fixture(scope="module")
+def official(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealStudio]:
+    folder = write_checkpoint(tmp_path_factory.mktemp("cosyvoice3"))
+    torch.save({PRESET: {"embedding": torch.ones(1, 192)}}, folder / "spk2info.pt")
+    flags = ("--model_dir", str(folder), "--kv_cache_gib", "0.1", "--max_model_len", "8192")
+    studio = RealStudio(tmp_path_factory.mktemp("studio"), *flags)
+    studio.start()
+    try:
+        studio.wait_ready()
+        yield studio
+    finally:
+        studio.stop()
+
+
+def test_every_mode_speaks(official: RealStudio) -> None:
+    body = {"input": "Hello [breath] 3 you.", "voice": "Clara", "response_format": "pcm", "seed": 1}
+    asked = [
+        {"mode": "zero_shot"},
+        {"mode": "cross_lingual"},
+        {"instructions": "happily"},
+        {"voice": PRESET},
+        {"voice": PRESET, "instructions": "happily"},
+    ]
+    for fields in asked:
+        reply = httpx.post(f"{official.url}/v1/audio/speech", json={**body, **fields}, timeout=120)
+        assert reply.status_code == 200, (fields, reply.text)
+        samples = np.frombuffer(reply.content, "<i2")
+        assert len(samples) and len(samples) % SAMPLES_PER_TOKEN == 0, fields
+
+
+def test_clip_is_converted(official: RealStudio) -> None:
+    for voice in ("Clara", PRESET):
+        reply = httpx.post(
+            f"{official.url}/v1/audio/conversions", data={"voice": voice, "response_format": "pcm"},
+            files={"audio_sample": clip_bytes(2.0)}, timeout=120,
+        )  # fmt: skip
+        assert reply.status_code == 200, reply.text
+        assert len(np.frombuffer(reply.content, "<i2")) % SAMPLES_PER_TOKEN == 0
+
+
+def test_what_is_honoured_is_told(official: RealStudio) -> None:
+    (model,) = httpx.get(f"{official.url}/v1/models").json()["data"]
+    assert set(model["modes"]) == {"zero_shot", "cross_lingual", "instruct", "preset", "conversion"}
+    reply = httpx.post(f"{official.url}/v1/audio/speech", json={"input": "Hi.", "voice": PRESET, "mode": "zero_shot"})
+    assert reply.status_code == 400 and "preset" in reply.json()["error"]["message"]
