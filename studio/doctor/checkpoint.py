@@ -25,8 +25,8 @@ from studio.doctor.finding import Finding
 from studio.errors import StudioError
 from studio.hub.download import MANIFEST
 from studio.hub.listing import RemoteFile
-from studio.models.pickle_file import read_pickle
 from studio.models.prompt.encoder import OnnxPromptEncoder
+from studio.models.prompt.presets import read_presets
 from studio.models.speech_lm.convert import check_tensors, read_config
 from studio.models.tensor_files import open_tensors
 from studio.models.weights import WeightsError
@@ -123,6 +123,4 @@ class CheckpointExam:
         return f"{len(prompt.speech_tokens)} speech tokens for {seconds} s of noise, an embedding of 192"
 
     def _presets(self) -> str:
-        if not (self._folder / PRESETS).is_file():
-            return "none: the checkpoint has no preset voices"
-        return f"{len(read_pickle(self._folder / PRESETS))} preset voices"
+        return f"{len(read_presets(self._folder)) or 'no'} preset voices"

@@ -27,6 +27,7 @@ SPOKEN: dict[str, dict[str, object]] = {
     "zero-shot": {"voice": "Clara"},
     "cross-lingual": {"voice": "Clara", "mode": "cross_lingual", "input": "你好。"},
     "instruct": {"voice": "Clara", "instructions": "Speak slowly."},
+    "preset": {"voice": "中文女"},
 }
 
 
