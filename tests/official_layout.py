@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Literal
 
 import torch
 
+from tests.fixtures.make_weights import fill
 from tests.parity.conftest import FIXTURES
 from tests.parity.test_frontend_encoder import SPEAKER_FILE, TOKENIZER_FILE, write_speaker, write_tokenizer
 
@@ -56,11 +56,6 @@ def write_official(folder: Path, size: Literal["small", "full"] = "small") -> Pa
 
 
 def _weights(size: str, part: str) -> dict[str, torch.Tensor]:
-    sys.path.insert(0, str(FIXTURES))
-    try:
-        from make_weights import fill
-    finally:
-        sys.path.remove(str(FIXTURES))
     shapes = json.loads((FIXTURES / "keys" / f"{'full' if size == 'full' else 'mini'}_{part}.json").read_text())
     if size == "small" and part == "llm":
         wider = {64: SMALL["hidden_size"], 128: SMALL["intermediate_size"], 32: 64}

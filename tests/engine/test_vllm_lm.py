@@ -8,7 +8,6 @@ compared with.
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 import os
 import signal
@@ -30,6 +29,7 @@ from studio.models.speech_lm.layout import SpeechLmLayout
 from studio.models.speech_lm.qwen2 import SpeechLm, causal_attend, sizes_from_config
 from studio.protocols import FILL, LmPrompt, LmTurn
 from studio.speech import Sampling
+from tests.fixtures import make_weights
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 CODES, TEXT_IDS = 243, 512
@@ -48,13 +48,10 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 def random_tensors() -> dict[str, torch.Tensor]:
     """The fixtures' recipe for weights, with the mini's names at this file's sizes; ends are made likely."""
-    spec = importlib.util.spec_from_file_location("make_weights", FIXTURES / "make_weights.py")
-    recipe = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(recipe)
     sizes = {64: CONFIG["hidden_size"], 128: CONFIG["intermediate_size"], 32: 64}
     shapes = json.loads((FIXTURES / "keys" / "mini_llm.json").read_text())
     wide = {name: tuple(sizes.get(n, n) for n in shape) for name, shape in shapes.items()}
-    tensors = {name: torch.from_numpy(recipe.tensor(name, shape)) for name, shape in wide.items()}
+    tensors = {name: torch.from_numpy(make_weights.tensor(name, shape)) for name, shape in wide.items()}
     tensors["llm_decoder.bias"][CODES:] += 1.0
     return tensors
 
