@@ -121,6 +121,15 @@ def test_a_broken_conversion_leaves_nothing_behind(convert, tensors, tmp_path, m
     assert list((tmp_path / "cache").iterdir()) == []
 
 
+def test_what_a_killed_conversion_left_is_swept_but_not_what_may_still_be_written(convert, tensors, tmp_path):
+    old, young = (tmp_path / "cache" / f".speech-lm-{name}" for name in ("old", "young"))
+    for folder in (old, young):
+        folder.mkdir(parents=True)
+    os.utime(old, (0, 0))
+    convert(tensors)
+    assert not old.exists() and young.exists()
+
+
 def test_too_full_a_disk_is_told_before_anything_is_written(convert, tensors, tmp_path, monkeypatch):
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1000))
@@ -139,7 +148,7 @@ def test_a_conversion_that_another_process_finished_first_is_taken(convert, tens
         shutil.copytree(aside, target)
         rename(source, target)
 
-    monkeypatch.setattr("studio.models.speech_lm.convert.os.rename", late)
+    monkeypatch.setattr("os.rename", late)
     assert_same_values(convert(tensors).folder, tensors)
     assert [p.name for p in (tmp_path / "cache").iterdir()] == [ready.name]
 

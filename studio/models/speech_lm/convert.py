@@ -9,9 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
-import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +17,7 @@ from typing import Any
 import torch
 
 from studio.errors import CheckpointError
+from studio.models.kept_folder import make_once
 from studio.models.speech_lm.layout import CONTROL_IDS, END_IDS, END_IDS_3, SpeechLmLayout
 from studio.models.tensor_files import Piecewise, TensorFile, open_tensors, write_safetensors
 
@@ -88,13 +86,8 @@ def convert_checkpoint(llm_path: Path, config_path: Path, cache_dir: Path) -> Co
     with open_tensors(llm_path) as source:
         layout = check_tensors(source, config)
         folder = cache_dir / f"speech-lm-{_content_hash(llm_path, config_path)}"
-        if not folder.is_dir():
-            _check_space(cache_dir, source)
-            try:
-                _write_folder(folder, source, config, layout)
-            except OSError as error:
-                reason = error.strerror or str(error)
-                raise CheckpointError("checkpoint.cache", folder=cache_dir, reason=reason) from error
+        size = sum(math.prod(shape) * source.dtypes[name].itemsize for name, shape in source.shapes.items())
+        make_once(folder, size, lambda beside: _write(beside, source, config, layout))
     return ConvertedLM(folder, layout)
 
 
@@ -198,31 +191,10 @@ def _misfit(source: TensorFile, tensor: str, problem: str) -> CheckpointError:
     return CheckpointError("checkpoint.misfit", file=file, reason=f"{tensor} {problem}", folder=folder)
 
 
-def _check_space(cache_dir: Path, source: TensorFile) -> None:
-    cache_dir.mkdir(parents=True, exist_ok=True)
-    needed = sum(math.prod(shape) * source.dtypes[name].itemsize for name, shape in source.shapes.items())
-    free = shutil.disk_usage(cache_dir).free
-    if free < needed:
-        raise CheckpointError("checkpoint.no_space", folder=cache_dir, needed=needed / 1e9, free=free / 1e9)
-
-
-def _write_folder(
-    folder: Path, source: TensorFile, config: Mapping[str, Any], layout: SpeechLmLayout
-) -> None:
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    try:
-        write_safetensors(beside / "model.safetensors", source, _entries(source))
-        written = json.dumps(_converted_config(config, layout), indent=1)
-        (beside / "config.json").write_text(written, encoding="utf-8")
-        beside.chmod(0o755)  # mkdtemp makes folders for one user only
-        try:
-            os.rename(beside, folder)
-        except OSError:
-            if not folder.is_dir():  # another process may have been first, with the same content
-                raise
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
+def _write(folder: Path, source: TensorFile, config: Mapping[str, Any], layout: SpeechLmLayout) -> None:
+    write_safetensors(folder / "model.safetensors", source, _entries(source))
+    written = json.dumps(_converted_config(config, layout), indent=1)
+    (folder / "config.json").write_text(written, encoding="utf-8")
 
 
 def _entries(source: TensorFile) -> list[Piecewise]:
