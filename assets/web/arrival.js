@@ -11,6 +11,7 @@ const told = document.getElementById("told");
 watchEngine(document.getElementById("arrival"), base, say, (state) => {
   const checkpoint = state.workers.find((worker) => worker.name === "checkpoint");
   if (!checkpoint) return location.reload();
+  document.getElementById("why").hidden = state.status === "failed";
   // Screen readers hear each tenth and a failure, not every change of a figure.
   const heard = state.status === "failed" ? checkpoint.reason : `${Math.floor(checkpoint.fraction * 10) * 10} %`;
   if (told.textContent !== heard) told.textContent = heard;

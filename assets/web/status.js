@@ -34,8 +34,12 @@ export function watchEngine(root, base, say, onState = () => {}) {
     }
     const slow = state.workers.filter((w) => w.stage !== "stage.ready");
     const told = slow.map((w) => say("status.worker", { worker: say(`worker.${w.name}`), stage: w.text, reason: w.reason }));
-    if (root.dataset.state === "starting") told.push(say("status.eta", { seconds: Math.max(1, Math.round(state.eta_s)) }));
+    if (root.dataset.state === "starting") told.push(eta(state.eta_s));
     text.textContent = told.join(" · ");
+  }
+  function eta(seconds) {
+    if (seconds < 120) return say("status.eta", { seconds: Math.max(1, Math.round(seconds)) });
+    return say("status.eta_minutes", { minutes: Math.round(seconds / 60) });
   }
   document.addEventListener("visibilitychange", look);
   look();

@@ -29,7 +29,7 @@ async def speech_findings(flags: Sequence[str]) -> list[Finding]:
 async def _spoken(client: httpx.AsyncClient) -> Finding:
     voices = (await client.get("/v1/audio/voices")).raise_for_status().json()["voices"]
     began_s = time.monotonic()
-    body = {"input": SENTENCE, "voice": voices[0]["name"], "seed": 1, "response_format": "pcm"}
+    body = {"input": SENTENCE, "voice": voices[0], "seed": 1, "response_format": "pcm"}
     reply = await client.post("/v1/audio/speech", json=body)
     took_s = time.monotonic() - began_s
     if reply.is_error:
