@@ -71,6 +71,31 @@ def test_requests_at_once_each_come_to_their_end(client: openai.OpenAI, studio: 
     studio.wait_idle()
 
 
+def test_embedded_voice_speaks_in_the_modes_that_it_names_and_refuses_the_others(studio: RealStudio) -> None:
+    (model,) = httpx.get(f"{studio.url}/v1/models").json()["data"]
+    assert (model["sound_tags"], model["interleaved_text"]) == ([], False)
+    body = {"input": "你好，世界。", "voice": "Clara", "response_format": "pcm", "seed": 1}
+    for mode in ("zero_shot", "cross_lingual"):
+        assert mode in model["modes"]
+        reply = httpx.post(f"{studio.url}/v1/audio/speech", json=body | {"mode": mode}, timeout=240)
+        assert reply.status_code == 200 and len(reply.content) > 24000
+    for refused in ({"instructions": "sadly"}, {"input": "Well [laughter] no."}, {"mode": "preset"}):
+        reply = httpx.post(f"{studio.url}/v1/audio/speech", json=body | refused)
+        assert reply.status_code == 400 and reply.json()["error"]["message"], refused
+
+
+def test_clip_is_said_by_another_voice_in_the_clip_s_time(studio: RealStudio) -> None:
+    form = {"voice": "Hugh", "response_format": "pcm"}
+    with CLIP.open("rb") as clip:
+        files = {"audio_sample": clip}
+        reply = httpx.post(f"{studio.url}/v1/audio/conversions", data=form, files=files, timeout=240)
+    samples = np.frombuffer(reply.content, "<i2").astype(np.float32) / 32768
+    seconds = soundfile.info(CLIP).duration
+    assert reply.status_code == 200 and 0.5 * seconds < len(samples) / 24000 <= seconds
+    assert np.abs(samples).max() > 0.05
+    studio.wait_idle()
+
+
 def test_listener_who_leaves_gives_everything_back(client: openai.OpenAI, studio: RealStudio) -> None:
     long = "The old lighthouse keeper climbed the narrow stairs every evening. " * 8
     with client.audio.speech.with_streaming_response.create(
