@@ -36,7 +36,7 @@ class ConditionBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     name: str = Field(max_length=200)
-    source: SourceBody = SourceBody()
+    source: SourceBody = Field(default_factory=lambda: SourceBody.model_validate({}))
 
 
 class DesignBody(BaseModel):

@@ -34,9 +34,10 @@ class Owners:
         return key
 
     def give(self, key: str, request: Request, response: Response) -> None:
+        path = str(request.scope.get("root_path", "")) + "/v1/listening"
         secure = request.url.scheme == "https"
         response.set_cookie(
-            OWNER_COOKIE, key, max_age=KEY_LIFE_S, path="/v1/listening", httponly=True, samesite="strict", secure=secure
+            OWNER_COOKIE, key, max_age=KEY_LIFE_S, path=path, httponly=True, samesite="strict", secure=secure
         )
 
     def tests(self, request: Request) -> list[Test]:

@@ -64,6 +64,6 @@ def blind_wav(samples: Float32, padded_samples: int, rate_hz: int) -> bytes:
     padded = np.zeros(padded_samples, np.float32)
     padded[: len(samples)] = samples
     rng = np.random.default_rng()
-    dither = (rng.random(padded_samples, np.float32) - rng.random(padded_samples, np.float32)) / 32767
-    pcm = to_pcm(padded + dither)
+    dither = rng.random(padded_samples, np.float32) - rng.random(padded_samples, np.float32)
+    pcm = to_pcm(padded + dither * np.float32(1 / 32767))
     return wav_header(rate_hz, len(pcm)) + pcm

@@ -41,7 +41,7 @@ def refuse(problems: Iterator[Problem] | list[Problem]) -> None:
     """Raises InvalidRequest for the first error among them."""
     for problem in problems:
         if problem.level == "error":
-            raise InvalidRequest(problem.key, param=problem.param, **problem.values)
+            raise InvalidRequest(problem.key, param=problem.param, retry_after_s=None, **problem.values)
 
 
 def of_design(design: Design) -> Iterator[Problem]:
