@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import httpx
 from playwright.sync_api import expect
 
 from tests.browser.conftest import OpenPage
@@ -40,6 +41,8 @@ def test_kept_voice_is_there_after_a_restart_and_speaks(open_page: OpenPage, stu
     page.give_clip(CLIP, TRANSCRIPT)
     page.keep("Anna of the tower")
     expect(page.kept).to_contain_text('Saved as "Anna of the tower"')
+    blend = {"voices": [{"voice": "Anna of the tower"}, {"voice": "Clara"}], "name": "Annara", "consent": "agreed"}
+    assert httpx.post(f"{studio.url}/v1/audio/voice-designs", json=blend).status_code == 200
     studio.stop()
     expect(page.engine).to_have_attribute("data-state", "lost")
     studio.start()
@@ -56,3 +59,7 @@ def test_kept_voice_is_there_after_a_restart_and_speaks(open_page: OpenPage, stu
     assert heard.played_ms == heard.total_ms > 0
     again.page.locator("#delete-voice").click()
     expect(again.voice).not_to_have_value(re.compile("Anna"))
+    # The blend has outlived the restart too, and now the deletion of a voice that it is made of.
+    spoken = {"input": "So am I.", "voice": "Annara", "response_format": "pcm"}
+    assert len(httpx.post(f"{studio.url}/v1/audio/speech", json=spoken, timeout=120).content) > 24_000
+    httpx.delete(f"{studio.url}/v1/audio/voices/Annara?forever=true")
