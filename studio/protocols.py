@@ -169,6 +169,10 @@ class PromptEncoder(Protocol):
         """The voices that the checkpoint brings along, by name. Raises EngineNotReady, EngineDead."""
         ...
 
+    async def read_voices(self, data: bytes) -> dict[str, VoicePrompt]:
+        """The voices of a spk2info.pt from anybody, read with weights only. Raises CheckpointError, as `presets`."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class HeardWord:

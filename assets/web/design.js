@@ -34,7 +34,7 @@ class Design {
   }
 
   async look() {
-    this.voices = (await askJson("v1/audio/voices")).data;
+    this.voices = (await askJson("v1/audio/voices")).data.filter((v) => v.clip_seconds > 0);
     this.shares = this.shares.filter(({ id }) => this.voices.some((v) => v.id === id));
     this.showRows();
   }

@@ -38,20 +38,21 @@ export class VoiceForm {
     this.part("unpicked").textContent = say("voices.unpicked");
     if (!voice) return;
     clearErrors(this.form);
-    const starter = voice.origin === "starter";
+    const starter = voice.origin === "starter", preset = voice.origin === "preset", hasClip = voice.clip_seconds > 0;
+    for (const name of ["clip", "said", "design", "export"]) this.part(name).hidden = !hasClip;
+    for (const field of this.form.elements) if (field.name && field.name !== "audition") field.disabled = preset;
     this.part("title").textContent = voice.label;
     const blend = voice.blend.map((p) => `${p.name} ${inWords("weight", p.weight * 100)}`).join(", ");
-    this.part("facts").textContent = [say("page.clip_seconds", { seconds: voice.clip_seconds.toFixed(1) }), blend && say("voices.blend", { parts: blend }), voice.details].filter(Boolean).join(" · ");
+    this.part("facts").textContent = [hasClip ? say("page.clip_seconds", { seconds: voice.clip_seconds.toFixed(1) }) : say(preset ? "page.preset" : "page.no_clip"), blend && say("voices.blend", { parts: blend }), voice.details].filter(Boolean).join(" · ");
     this.part("said").textContent = voice.ref_text;
     if (other) {
-      this.part("clip").src = new URL(`v1/audio/voices/${voice.id}/clip`, base);
+      if (hasClip) this.part("clip").src = new URL(`v1/audio/voices/${voice.id}/clip`, base);
       this.part("tried").hidden = true;
     }
     for (const name of FIELDS) this.field(name).value = name === "tags" ? voice.tags.join(", ") : voice[name] ?? "";
     for (const [name, plain] of Object.entries(DEFAULTS)) this.field(name).value = voice.defaults[name] ?? plain ?? "";
     this.field("audition").placeholder = say("example.1");
-    this.field("name").disabled = this.part("delete").hidden = starter;
-    this.field("name").disabled = starter;
+    this.field("name").disabled = this.part("delete").hidden = starter || preset;
     showOutputs(this.form);
     this.part("save").disabled = true;
   }

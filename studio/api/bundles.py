@@ -15,6 +15,7 @@ from studio.api.voices import check_consent, text_fields, wire
 from studio.errors import InvalidRequest
 from studio.library.bundle import take_bundle, write_bundle
 from studio.library.prompts import VoicePrompts
+from studio.library.spk2info import is_spk2info, take_spk2info
 from studio.library.store import VoiceStore
 from studio.library.voice import Voice
 
@@ -28,11 +29,13 @@ def bundles_router(store: VoiceStore, prompts: VoicePrompts) -> APIRouter:
     async def export_voices(voice: Annotated[list[str] | None, Query()] = None) -> StreamingResponse:
         """A zip file of the voices named, by name or id; of none named, of all but the starters."""
         voices = (
-            [store.find(name) for name in voice] if voice else [v for v in store.all() if v.origin == "user"]
+            [store.find(name) for name in voice]
+            if voice
+            else [v for v in store.all() if v.origin == "user" and v.has_clip]
         )
         if not voices:
             raise InvalidRequest("bundle.empty", param="voice")
-        if without_clip := [v.name for v in voices if v.origin == "preset"]:
+        if without_clip := [v.name for v in voices if not v.has_clip]:
             raise InvalidRequest("voice.no_clip", param="voice", name=without_clip[0])
         file = await asyncio.to_thread(_written, voices, store, prompts)
         headers = {"Content-Disposition": 'attachment; filename="library.zip"', "Cache-Control": "no-store"}
@@ -44,7 +47,7 @@ def bundles_router(store: VoiceStore, prompts: VoicePrompts) -> APIRouter:
         bundle: Annotated[UploadFile | None, File()] = None,
         consent: Annotated[str, Form()] = "",
     ) -> dict[str, object]:
-        """Take in the voices of such a file, with their speakers' consent: all, or none if one will not do.
+        """Take in the voices of such a file, or of upstream's spk2info.pt: all, or none if one will not do.
 
         A name in use gets a number; a voice that is here already is passed over and named in `present`.
         """
@@ -52,6 +55,11 @@ def bundles_router(store: VoiceStore, prompts: VoicePrompts) -> APIRouter:
         if bundle is None:
             raise InvalidRequest("bundle.missing_file", param="bundle")
         agreed, limit_bytes = check_consent(consent)[:400], int(1e6 * ARCHIVE_MAX_MB)
+        if is_spk2info(bundle.file):
+            return {
+                "data": [wire(voice) for voice in await take_spk2info(bundle.file, agreed, store, prompts)],
+                "present": [],
+            }
         taken = await asyncio.to_thread(take_bundle, bundle.file, limit_bytes, agreed, store, prompts)
         return {"data": [wire(voice) for voice in taken.voices], "present": taken.present}
 

@@ -278,6 +278,10 @@ class FakePromptEncoder:
     async def presets(self) -> dict[str, VoicePrompt]:
         return self.preset
 
+    async def read_voices(self, data: bytes) -> dict[str, VoicePrompt]:
+        """One voice, so that its way can be tested without torch; what the file says is not looked at."""
+        return {"Saved upstream": voice_prompt("saved", prompt_text="")}
+
     async def encode(self, samples: Float32, sample_rate_hz: int, prompt_text: str) -> VoicePrompt:
         tokens = max(1, int(len(samples) / sample_rate_hz * TOKEN_RATE_HZ))
         key = f"{zlib.crc32(samples.tobytes()):08x}{zlib.crc32(prompt_text.encode()):08x}"

@@ -131,6 +131,8 @@ def _handlers(
     presets: dict[str, VoicePrompt],
 ) -> dict[str, Handler]:
     """What the worker answers. stepping: the one thread that does all torch work of the rows."""
+    from studio.models.prompt.presets import read_uploaded
+
     loop = asyncio.get_running_loop()
     encoding = ThreadPoolExecutor(1, "prompt encoder")
 
@@ -156,8 +158,12 @@ def _handlers(
     async def given_presets() -> dict[str, VoicePrompt]:
         return presets
 
+    async def read_voices(data: bytes) -> dict[str, VoicePrompt]:
+        return await loop.run_in_executor(encoding, read_uploaded, data)
+
     plain = {name: partial(in_order, getattr(token2wav, name)) for name in ("step", "drop")}
-    return {**plain, "open": open_row, "prepare": prepare, "encode": encode, "presets": given_presets, "stats": stats}
+    return {**plain, "open": open_row, "prepare": prepare, "encode": encode, "presets": given_presets,
+            "read_voices": read_voices, "stats": stats}  # fmt: skip
 
 
 def _device(wanted: str) -> str:

@@ -64,3 +64,6 @@ class PromptEncoderClient:
 
     async def presets(self) -> dict[str, VoicePrompt]:
         return dict(await self._worker.call("presets"))
+
+    async def read_voices(self, data: bytes) -> dict[str, VoicePrompt]:
+        return dict(await self._worker.call("read_voices", data=data))

@@ -24,7 +24,7 @@ def design(shares: Sequence[tuple[Voice, float]], prompt: Voice, defaults: Mappi
     ids = [voice.id for voice, _ in shares]
     if not 1 <= len(ids) <= MAX_VOICES or len(set(ids)) < len(ids):
         raise InvalidRequest("design.parts", param="voices", limit=MAX_VOICES)
-    if without_clip := [voice.name for voice, _ in shares if voice.origin == "preset"]:
+    if without_clip := [voice.name for voice, _ in shares if not voice.has_clip]:
         raise InvalidRequest("voice.no_clip", param="voices", name=without_clip[0])
     weights = [weight for _, weight in shares]
     # Not "weight < 0": that would let through what is no number.

@@ -17,7 +17,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, load_file, save_file
 
-from studio.errors import StudioError, VoiceNotFound
+from studio.errors import StudioError, UnusablePromptSpeech, VoiceNotFound
 from studio.library.blend import blend
 from studio.library.store import VoiceStore
 from studio.library.voice import Source, Voice
@@ -92,6 +92,19 @@ class VoicePrompts:
             voices = self._store.show_presets(prompts)
             self._presets = {voice.id: prompts[name] for name, voice in voices.items()}
 
+    async def read_voices(self, data: bytes) -> dict[str, VoicePrompt]:
+        """The voices of an upstream spk2info.pt by name, read where torch is. Raises CheckpointError, or as `of`."""
+        return await self._encoder.read_voices(data)
+
+    def keep_given(self, prompt: VoicePrompt) -> Source:
+        """Keep a prompt that has no clip, for the present models only; gives the source that stands for it."""
+        clip = hashlib.sha256(prompt.speaker_embedding.tobytes() + prompt.mel.tobytes()).hexdigest()[:32]
+        source = Source(clip, prompt.prompt_text)
+        partial_file = self._folder / f"{uuid.uuid4().hex}.part"
+        _write(partial_file, prompt)
+        os.replace(partial_file, self._folder / _file_name(source))
+        return source
+
     async def speech_tokens_of(self, samples: Float32, sample_rate_hz: int) -> Int32:
         """What a clip says as speech tokens, int32 [N]; nothing is kept of it. Raises as `of`."""
         async with self._encodes:
@@ -116,6 +129,8 @@ class VoicePrompts:
             async with self._encodes:
                 if not self._is_used(source):  # deleted while it waited, and its clip with it
                     raise VoiceNotFound("voice.gone", param="voice")
+                if not self._store.clips.file(source.clip).exists():
+                    raise UnusablePromptSpeech("voice.other_models", param="voice")
                 samples, rate_hz = await asyncio.to_thread(self._store.clips.samples, source.clip)
                 made = await self._encoder.encode(samples, rate_hz, source.transcript)
             prompt = replace(made, key=self._key(source), prompt_text=source.transcript)

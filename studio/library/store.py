@@ -143,6 +143,8 @@ class VoiceStore:
         written = check_fields(written)
         if found.origin == "starter" and {"name", "transcript", "details"} & written.keys():
             raise ClientError("voice.starter_fixed", param="voice", name=found.name)
+        if "transcript" in written:
+            self._with_clip(found)
         if "name" in written and found.origin == "draft":
             raise ClientError("voice.draft", param="name")  # naming one asks for consent: `keep`
         if not written:
@@ -252,7 +254,7 @@ class VoiceStore:
         return self.clips.samples(self._with_clip(voice).clip)
 
     def _with_clip(self, voice: Voice) -> Voice:
-        if voice.origin == "preset":
+        if not voice.has_clip:
             raise VoiceNotFound("voice.no_clip", param="voice", name=voice.name)
         return voice
 

@@ -81,6 +81,11 @@ class Voice:
     deleted_s: float | None = None
 
     @property
+    def has_clip(self) -> bool:
+        """False for presets of a checkpoint and for voices taken from a spk2info.pt: their prompts are all there is."""
+        return self.clip_s > 0
+
+    @property
     def source(self) -> Source:
         return Source(self.clip, self.transcript)
 

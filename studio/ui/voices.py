@@ -31,6 +31,8 @@ def describe(voice: Voice, language: str) -> str:
     """Markdown: what is said in the clip, then its length, source and licence."""
     if voice.origin == "preset":
         return render("page.preset", language)
+    if not voice.has_clip:
+        return render("page.no_clip", language)
     facts = [render("page.clip_seconds", language, seconds=voice.clip_s)]
     entry = starter_entries().get(voice.name or "") if voice.origin == "starter" else None
     if entry is not None:

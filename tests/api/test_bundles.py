@@ -224,3 +224,30 @@ def test_bundle_larger_than_the_library_has_room_for_is_refused_whole(start_serv
     httpx.delete(f"{service.url}/v1/audio/voices/1?forever=true")
     reply = take(service, data)
     assert (reply.status_code, names(service)) == (400, ["other"])
+
+
+def torch_file(pickle: bytes = b"\x80\x02}.", compression: int = zipfile.ZIP_STORED) -> bytes:
+    """What torch.save writes, as far as anybody looks who is not torch."""
+    return zip_of({"archive/data.pkl": pickle, "archive/version": b"3"}, compression)
+
+
+def test_voices_of_a_spk2info_are_taken_in_and_speak_without_a_clip(service: Service) -> None:
+    taken = take(service, torch_file()).json()["data"]
+    assert [v["name"] for v in taken] == ["Saved upstream"]
+    assert speak(service, "Saved upstream")
+    url = f"{service.url}/v1/audio/voices/Saved upstream"
+    assert httpx.get(f"{url}/clip").status_code == 404
+    assert httpx.patch(url, json={"tags": ["old"]}).json()["tags"] == ["old"]
+    assert export(service, "Saved upstream").status_code == 400
+    assert export(service).status_code == 200  # of the others
+    httpx.delete(f"{url}?forever=true")
+    assert names(service) == ["Ada"]
+
+
+@pytest.mark.parametrize("case", ["packed tight", "too large"])
+def test_spk2info_that_unpacks_to_more_than_it_is_reaches_no_worker(service: Service, case: str) -> None:
+    tight = case == "packed tight"
+    data = torch_file(compression=zipfile.ZIP_DEFLATED) if tight else torch_file(bytes(60_000_001))
+    reply = take(service, data)
+    assert reply.status_code == (400 if tight else 413) and reply.json()["error"]["param"] == "bundle"
+    assert names(service) == ["Ada"]

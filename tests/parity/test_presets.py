@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from studio.errors import CheckpointError
-from studio.models.prompt.presets import read_presets
+from studio.models.prompt.presets import read_presets, read_uploaded
 
 
 def written(folder: Path, stored: Any) -> Path:
@@ -31,6 +31,11 @@ def test_voice_that_upstream_saved_has_prompt_speech_cut_to_fit_and_no_transcrip
     voice = read_presets(written(tmp_path, {"mine": saved}))["mine"]
     assert (len(voice.speech_tokens), len(voice.mel)) == (18, 36)
     assert voice.modes[0] == "cross_lingual"
+
+
+def test_file_that_somebody_sent_is_read_as_the_checkpoints_own(tmp_path: Path) -> None:
+    data = (written(tmp_path, {"mine": {"embedding": torch.ones(192)}}) / "spk2info.pt").read_bytes()
+    assert list(read_uploaded(data)) == ["mine"]
 
 
 def test_checkpoint_without_the_file_has_none(tmp_path: Path) -> None:

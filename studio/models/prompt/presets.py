@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,13 @@ def read_presets(folder: Path) -> dict[str, VoicePrompt]:
     if not isinstance(stored, Mapping):
         raise _misfit(folder, f"holds a {type(stored).__name__}, not voices by name")
     return {str(name): _voice(folder, str(name), entry) for name, entry in stored.items()}
+
+
+def read_uploaded(data: bytes) -> dict[str, VoicePrompt]:
+    """The voices of such a file that somebody sent. Raises CheckpointError as `read_presets`."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / PRESETS).write_bytes(data)
+        return read_presets(Path(folder))
 
 
 def _voice(folder: Path, name: str, entry: Any) -> VoicePrompt:
