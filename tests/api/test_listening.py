@@ -416,3 +416,35 @@ def test_loudness_is_matched_and_silence_trimmed(service, owner) -> None:
     levels = {pitch: loudness_of(*sound).lufs for pitch, sound in heard.items()}
     assert set(levels) == {600.0, 900.0}
     assert abs(levels[600.0] - levels[900.0]) < 0.1 and abs(levels[600.0] + 23) < 0.1
+
+
+def test_similarity_is_heard_against_the_clip_of_each_voice(service, owner) -> None:
+    conditions = [
+        {"name": name, "source": {"kind": "speech", "voice": "Ada", "settings": {"temperature": heat}}}
+        for name, heat in (("cool", 0.5), ("hot", 1.2))
+    ]
+    design = {"kind": "similarity", "title": "like Ada", "reference": "voice", "headphones": "off"}
+    made = owner.create(conditions=conditions, texts=["one two three four"], **design)
+    owner.do(made["id"], "make")
+    room = service.app.state.listening
+    service.until(lambda: not room.generation.is_busy(made["id"]))
+    assert owner.do(made["id"], "open").status_code == 200
+    them = rater(service, owner.invite(made["id"])[0])
+    slots, reference = them.hear(them.join()["trial"])
+    assert reference is not None and abs(pitch_of(reference) - 180) < 1  # the tone that Ada was made of
+    assert abs(pitch_of(slots[0]) - 180) > 1 and len(reference) == len(slots[0])
+
+
+def test_comments_on_a_trial_and_at_the_end_are_kept(service, owner) -> None:
+    test, token = owner.opened(PITCHES, kind="mos")
+
+    def taste(kind, trial, slots, extra):
+        return {"scores": [3], "comment": f"heard {trial['number']} of {trial['total']}"}
+
+    them = rater(service, token, taste)
+    them.finish()
+    assert them.http.post("/comment", json={"comment": "a hum"}).json() == {"kept": True}
+    assert them.http.get("/state").json()["comment"] == "a hum"
+    assert [a.comment for a in answers_of(owner, test)] == [f"heard {n} of 6" for n in range(1, 7)]
+    kept = zipfile.ZipFile(io.BytesIO(owner.http.get(f"/v1/listening/tests/{test}/export.zip").content))
+    assert json.loads(kept.read("raters.json"))[0]["comment"] == "a hum"
