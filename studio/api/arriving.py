@@ -8,6 +8,7 @@ One session is one text. The client sends {type: "session.config", voice, ...} w
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -48,10 +49,11 @@ def arriving_router(
         await socket.accept()
         try:
             await _session(socket, speaking, client_of(socket), idle_s)
-        except StudioError as error:
-            await socket.send_json({"type": "error", **error_body(error, language_of(socket))})
         except WebSocketDisconnect:
             return
+        except StudioError as error:
+            with contextlib.suppress(WebSocketDisconnect):
+                await socket.send_json({"type": "error", **error_body(error, language_of(socket))})
         await socket.close()
 
     return router
@@ -67,6 +69,9 @@ async def _session(socket: WebSocket, speaking: Speaking, client: str, idle_s: f
         first = error.errors()[0]
         field = ".".join(map(str, first["loc"]))
         raise InvalidRequest("request.field_bad", param=field, field=field, reason=first["msg"]) from None
+    if body.response_format not in (None, "pcm"):
+        wanted = body.response_format[:20]
+        raise InvalidRequest("request.format", param="response_format", format=wanted, formats="pcm")
     first_piece = await _piece(socket, idle_s)  # who says nothing takes nobody's place
     pieces: asyncio.Queue[str | StudioError | None] = asyncio.Queue(WAITING_PIECES)
     pieces.put_nowait(first_piece)
@@ -95,9 +100,8 @@ async def _read(socket: WebSocket, idle_s: float, pieces: asyncio.Queue[Any], do
             return
         await pieces.put(piece)
         done = piece is None
-    if (await socket.receive())["type"] == "websocket.disconnect":
-        raise WebSocketDisconnect
-    raise WebSocketDisconnect  # session.close, or nothing that makes sense now
+    await socket.receive()  # the client's leaving, session.close, or nothing that makes sense any more
+    raise WebSocketDisconnect
 
 
 async def _send(socket: WebSocket, stream: SpeechStream, request: SynthesisRequest) -> None:

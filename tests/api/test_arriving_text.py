@@ -77,6 +77,7 @@ def test_interleaved_text_is_one_row_in_turns(service: Service) -> None:
         ([{"type": "input.text", "text": "hello"}], "type"),
         ([{"type": "session.config"}], "voice"),
         ([{"type": "session.config", "voice": "Ada", "colour": "red"}], "colour"),
+        ([{"type": "session.config", "voice": "Ada", "response_format": "mp3"}], "response_format"),
         ([{"type": "session.config", "voice": "Nobody"}, {"type": "input.text", "text": "hi"}], "voice"),
         ([{"type": "session.config", "voice": "Ada"}, {"type": "input.text", "text": 3}], "type"),
         ([{"type": "session.config", "voice": "Ada"}, {"type": "input.text", "text": "a" * 5000}], "text"),
