@@ -24,14 +24,13 @@ from studio.errors import CheckpointError
 from studio.hub.download import Download
 from studio.hub.listing import Repository
 from studio.library.prompts import VoicePrompts
-from studio.library.starters import add_starters
+from studio.library.starters import add_starters, in_order
 from studio.library.store import VoiceStore
 from studio.messages import render
 from studio.settings import Settings, exit_on_error
 from studio.setup.registration import ensure_registered
 from studio.speech import ServedModel, SynthesisRequest
 from studio.text.frontend import TextFrontend
-from studio.ui.voices import in_order
 
 ROOT = Path(__file__).resolve().parent
 

@@ -46,6 +46,7 @@ class Settings(BaseModel):
     api_key: str = knob("", "If set, the page asks for this key and /v1 for `Authorization: Bearer` with it; /health and /metrics stay open.", group="server")
     admin_password: str = knob("", "Password of the Admin tab; empty: a token that works once is printed at each start.", group="server")
     allowed_origins: str = knob("", "Other sites' origins that may call /v1 from a browser, comma separated.", group="server")
+    page: bool = knob(True, "Serve the page; false: the API alone, which needs no Gradio.", group="server")
     log_level: Literal["debug", "info", "warning", "error"] = knob("info", "Least severe line that is logged.", group="server")
 
     model_dir: str = knob(str(ROOT / "assets" / "voice"), "Checkpoint folder in CosyVoice2's layout, or its name on a hub such as FunAudioLLM/CosyVoice2-0.5B.", group="model")

@@ -44,6 +44,7 @@ from studio.engine.engine import Engine
 from studio.engine.jobs import Jobs
 from studio.library.prompts import VoicePrompts
 from studio.library.pronunciations import Pronunciations
+from studio.library.starters import in_order
 from studio.library.store import VoiceStore
 from studio.messages import LANGUAGES
 from studio.protocols import Ears
@@ -53,9 +54,6 @@ from studio.settings import Settings
 from studio.speech import ServedModel
 from studio.takes.recorder import TakeRecorder
 from studio.takes.store import TakeStore
-from studio.ui.blocks import build_page
-from studio.ui.mount import mount_page
-from studio.ui.voices import in_order
 
 ASSETS = Path(__file__).resolve().parents[2] / "assets"
 SWEEP_S = 3600.0
@@ -172,4 +170,10 @@ def build_web(
         allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
         allow_headers=["Authorization", "Content-Type"],
     )
+    if not settings.page:
+        return app
+    # Not at the top: a server of the API alone need not have Gradio.
+    from studio.ui.blocks import build_page
+    from studio.ui.mount import mount_page
+
     return mount_page(app, build_page(store, prompts, settings, ears))

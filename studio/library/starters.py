@@ -1,4 +1,4 @@
-"""The starter voices of assets/starters, put into the library once. Does not touch voices of users."""
+"""The starter voices of assets/starters: put into the library once, listed first. Does not touch voices of users."""
 
 from __future__ import annotations
 
@@ -29,6 +29,18 @@ def label(voice: Voice, language: str) -> str:
         return voice.name or ""
     in_language = "_zh" if language == "zh" else ""
     return f"{entry[f'name{in_language}']} · {entry[f'description{in_language}']}"
+
+
+def in_order(store: VoiceStore, language: str) -> list[Voice]:
+    """Starters of the page's language, the other starters, then kept voices, newest first."""
+    known = list(starter_entries())
+
+    def place(voice: Voice) -> tuple[bool, bool, int]:
+        starter = voice.origin == "starter"
+        at = known.index(voice.name) if starter and voice.name in known else len(known)
+        return not starter, starter and voice.language != language, at
+
+    return sorted(store.all(), key=place)
 
 
 def add_starters(store: VoiceStore, folder: Path) -> int:

@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-from studio.library.starters import label, starter_entries
+from studio.library.starters import in_order, label, starter_entries
 from studio.library.store import VoiceStore
 from studio.library.voice import Voice
 from studio.messages import render
 
 Choices = list[tuple[str, str]]
-
-
-def in_order(store: VoiceStore, language: str) -> list[Voice]:
-    """Starters of the page's language, the other starters, then kept voices, newest first."""
-    known = list(starter_entries())
-
-    def place(voice: Voice) -> tuple[bool, bool, int]:
-        starter = voice.origin == "starter"
-        at = known.index(voice.name) if starter and voice.name in known else len(known)
-        return not starter, starter and voice.language != language, at
-
-    return sorted(store.all(), key=place)
 
 
 def choices(store: VoiceStore, language: str) -> Choices:

@@ -32,3 +32,24 @@ print("mcp" in sys.modules, inspect.getfile(gradio.Textbox).endswith("textbox.py
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
     assert (run.returncode, run.stdout.strip()) == (0, "False True"), run.stderr
+
+
+def test_the_api_alone_is_served_without_gradio(tmp_path: Path) -> None:
+    code = """
+import sys
+sys.modules["gradio"] = None  # as where it is not installed
+import app
+from studio.settings import load
+built = app.build(load(["--page", "false", "--data-dir", sys.argv[1]], {}))
+print(sorted({"/", "/v1/audio/speech"} & {getattr(route, "path", "") for route in built.routes}))
+"""
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    run = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert (run.returncode, run.stdout.strip()) == (0, "['/v1/audio/speech']"), run.stderr
+
+
+def test_a_folder_that_is_no_checkpoint_ends_the_start_with_a_sentence(tmp_path: Path) -> None:
+    command = [sys.executable, "app.py", "--model-dir", str(tmp_path), "--data-dir", str(tmp_path / "data")]
+    run = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert run.returncode == 1
+    assert "app.py: cosyvoice2.yaml is missing in" in run.stderr and "Traceback" not in run.stderr
