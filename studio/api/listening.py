@@ -16,6 +16,7 @@ from studio.api.listening_form import DesignBody, design_of, wire
 from studio.api.listening_speech import ConditionSpeech
 from studio.api.owners import Owners
 from studio.errors import InvalidRequest, ListeningConflict, NotFound
+from studio.library.store import is_unicode
 from studio.listening import webmushra
 from studio.listening.answers import write_csv
 from studio.listening.design import Design
@@ -111,6 +112,8 @@ def listening_router(room: ListeningRoom, owners: Owners, speech: ConditionSpeec
     async def invite(request: Request, test_id: str, body: InvitationBody) -> dict[str, Any]:
         """Links: one for each name, or one for whoever has it."""
         test = owners.test(request, test_id)
+        if not all(is_unicode(name) for name in body.names):
+            raise InvalidRequest("text.not_unicode", param="names", field="names")
         expires_s = room.now() + body.days * DAY_S
         made = [room.store.invite(test.id, " ".join(name.split()), expires_s) for name in body.names or [""]]
         return {"data": [asdict(invitation) for invitation in made]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from dataclasses import asdict
 from typing import Annotated, Any, Literal
@@ -80,7 +81,7 @@ def design_of(body: DesignBody) -> Design:
     coverage = body.coverage or ("latin" if body.kind is Kind.INTELLIGIBILITY else "full")
     seed = secrets.randbelow(2**32) if body.seed is None else body.seed
     design = Design(**fields, conditions=conditions, reference=reference, texts=texts, coverage=coverage, seed=seed)
-    if not is_unicode(str(design.to_dict())):
+    if not is_unicode(json.dumps(design.to_dict(), ensure_ascii=False)):
         raise InvalidRequest("text.not_unicode", param="design", field="design")
     problems.refuse(problems.of_design(design))
     return design

@@ -12,9 +12,10 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import FileResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from studio.errors import NotFound
+from studio.library.store import is_unicode
 from studio.listening.room import ListeningRoom
 from studio.listening.scoring import Reply
 from studio.listening.sessions import Session
@@ -24,6 +25,16 @@ RATER_COOKIE = "studio_rater"
 COOKIE_LIFE_S = 180 * 24 * 3600
 DRAFT_MAX_ITEMS = 40
 NO_STORE = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer", "X-Robots-Tag": "noindex"}
+
+
+def _whole(text: str) -> str:
+    if not is_unicode(text):
+        raise ValueError("broken characters")
+    return text
+
+
+Words = Annotated[str, Field(max_length=1000), AfterValidator(_whole)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class JoinBody(BaseModel):
@@ -44,10 +55,10 @@ class DraftBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     number: int = Field(ge=1, le=100_000)
-    scores: list[float | None] = Field([], max_length=DRAFT_MAX_ITEMS)
-    heard_s: list[float] = Field([], max_length=DRAFT_MAX_ITEMS)
-    typed: str = Field("", max_length=1000)
-    comment: str = Field("", max_length=1000)
+    scores: list[Finite | None] = Field([], max_length=DRAFT_MAX_ITEMS)
+    heard_s: list[Finite] = Field([], max_length=DRAFT_MAX_ITEMS)
+    typed: Words = ""
+    comment: Words = ""
 
 
 class AnswerBody(BaseModel):
@@ -56,19 +67,19 @@ class AnswerBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     number: int = Field(ge=1, le=100_000)
-    scores: list[float] = Field([], max_length=DRAFT_MAX_ITEMS)
-    typed: str = Field("", max_length=1000)
-    comment: str = Field("", max_length=1000)
-    seconds: float = Field(0.0, ge=0, le=86_400)
+    scores: list[Finite] = Field([], max_length=DRAFT_MAX_ITEMS)
+    typed: Words = ""
+    comment: Words = ""
+    seconds: float = Field(0.0, ge=0, le=86_400, allow_inf_nan=False)
     timeout: bool = False
 
 
 class CommentBody(BaseModel):
-    comment: str = Field(max_length=1000)
+    comment: Words
 
 
 class TextBody(BaseModel):
-    text: str = Field(max_length=4000)
+    text: Annotated[str, Field(max_length=4000), AfterValidator(_whole)]
 
 
 def rating_router(room: ListeningRoom, client_of: Callable[[Request], str]) -> APIRouter:

@@ -21,6 +21,7 @@ from studio.listening.intake import NamedFile
 
 KINDS = {"mushra": Kind.MUSHRA, "paired_comparison": Kind.AB, "likert_single_stimulus": Kind.MOS}
 WITHOUT_QUESTION = {"generic", "consent", "volume", "finish"}
+MAX_NODES, MAX_YAML_BYTES = 2000, 1_000_000
 YAML_SUFFIXES = (".yaml", ".yml")
 HEADS = {
     "mushra": ("trial_id", "rating_stimulus", "rating_score", "rating_time", "rating_comment"),
@@ -46,9 +47,9 @@ def read(files: Iterable[NamedFile]) -> Imported:
     if len(configs) != 1:
         raise InvalidRequest("listening.yaml_count", param="files", count=len(configs))
     try:
-        config = yaml.safe_load(configs[0].content.decode("utf-8-sig"))
+        config = yaml.safe_load(configs[0].content[:MAX_YAML_BYTES].decode("utf-8-sig"))
         pages = list(_pages(config["pages"]))
-    except (yaml.YAMLError, UnicodeDecodeError, TypeError, KeyError):
+    except (yaml.YAMLError, ValueError, TypeError, KeyError, RecursionError):
         raise InvalidRequest("listening.yaml_broken", param="files", file=configs[0].name) from None
     asked = [page for page in pages if page.get("type") not in WITHOUT_QUESTION]
     types = {str(page.get("type")) for page in asked}
@@ -64,11 +65,21 @@ def read(files: Iterable[NamedFile]) -> Imported:
 
 
 def _pages(listed: Iterable[Any]) -> Iterator[dict[str, Any]]:
-    """Pages in their order; a nested list that begins with "random" is a group."""
-    for page in listed:
+    """Pages in their order; a nested list that begins with "random" is a group.
+
+    Raises: ValueError for more than MAX_NODES, which a few lines that refer to each other can make.
+    """
+    waiting, seen = list(reversed(list(listed))), 0
+    while waiting:
+        seen += 1
+        if seen > MAX_NODES:
+            raise ValueError("too many pages")
+        page = waiting.pop()
         if isinstance(page, list):
-            yield from _pages(page)
+            waiting.extend(reversed(page[:MAX_NODES]))
         elif isinstance(page, dict):
+            if not isinstance(page.get("stimuli") or {}, dict):
+                raise ValueError("stimuli are no names with files")
             yield page
 
 

@@ -448,3 +448,36 @@ def test_comments_on_a_trial_and_at_the_end_are_kept(service, owner) -> None:
     assert [a.comment for a in answers_of(owner, test)] == [f"heard {n} of 6" for n in range(1, 7)]
     kept = zipfile.ZipFile(io.BytesIO(owner.http.get(f"/v1/listening/tests/{test}/export.zip").content))
     assert json.loads(kept.read("raters.json"))[0]["comment"] == "a hum"
+
+
+def test_broken_characters_and_numbers_are_refused_before_they_are_kept(service, owner) -> None:
+    broken = "\ud800"
+    head = {"content-type": "application/json"}
+    design = json.dumps({"kind": "mos", "title": broken, "conditions": [{"name": "a"}]})
+    assert owner.http.post("/v1/listening/tests", content=design, headers=head).status_code == 400
+    test, token = owner.opened(PITCHES, kind="mos")
+    names = json.dumps({"names": [broken]})
+    path = f"/v1/listening/tests/{test}/invitations"
+    assert owner.http.post(path, content=names, headers=head).status_code == 400
+    them = rater(service, token)
+    them.hear(them.join()["trial"])
+    for path, body in (
+        ("/answer", {"number": 1, "scores": [3], "comment": broken}),
+        ("/answer", {"number": 1, "scores": [float("nan")]}),
+        ("/draft", {"number": 1, "heard_s": [float("inf")]}),
+        ("/comment", {"comment": broken}),
+    ):
+        assert them.http.post(path, content=json.dumps(body), headers=head).status_code == 400, path
+    assert them.http.get("/state").json()["trial"]["number"] == 1
+
+
+@pytest.mark.parametrize("pages", [
+    "&a [*a]",
+    "[&a [], &b [*a, *a], &c [*b, *b], &d [*c, *c], &e [*d, *d], &f [*e, *e], &g [*f, *f], &h [*g, *g], [*h, *h, *h]]",
+    "[{type: mushra, stimuli: [1, 2]}]",
+    "5",
+])  # fmt: skip
+def test_hostile_webmushra_configuration_is_refused(owner, pages: str) -> None:
+    sent = [("files", ("m.yaml", f"testname: e\npages: {pages}\n".encode()))]
+    reply = owner.http.post("/v1/listening/import", files=sent)
+    assert reply.status_code == 400 and reply.json()["error"]["param"] == "files"
