@@ -5,24 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import os
-import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load, load_file, save_file
 
 from studio.errors import StudioError, UnusablePromptSpeech, VoiceNotFound
 from studio.library.blend import blend
+from studio.library.prompt_files import file_name, foreign_prompt, read_prompt, write_prompt
 from studio.library.store import VoiceStore
 from studio.library.voice import Source, Voice
 from studio.protocols import PromptEncoder
-from studio.speech import PROMPT_MAX_S, TOKEN_RATE_HZ, Float32, Int32, VoicePrompt
+from studio.speech import Float32, Int32, VoicePrompt
 
 EXPECTED_VOICES = 4
 MAX_ENCODES = 1
@@ -100,9 +94,7 @@ class VoicePrompts:
         """Keep a prompt that has no clip, for the present models only; gives the source that stands for it."""
         clip = hashlib.sha256(prompt.speaker_embedding.tobytes() + prompt.mel.tobytes()).hexdigest()[:32]
         source = Source(clip, prompt.prompt_text)
-        partial_file = self._folder / f"{uuid.uuid4().hex}.part"
-        _write(partial_file, prompt)
-        os.replace(partial_file, self._folder / _file_name(source))
+        write_prompt(self._folder / file_name(source), prompt)
         return source
 
     async def speech_tokens_of(self, samples: Float32, sample_rate_hz: int) -> Int32:
@@ -111,7 +103,7 @@ class VoicePrompts:
             return (await self._encoder.encode(samples, sample_rate_hz, "")).speech_tokens
 
     async def _of_source(self, source: Source) -> VoicePrompt:
-        name = _file_name(source)
+        name = file_name(source)
         if (prompt := self._memory.get(name)) is not None:
             self._remember(name, prompt)
             return prompt
@@ -124,7 +116,8 @@ class VoicePrompts:
         return await asyncio.shield(making)
 
     async def _make(self, name: str, source: Source) -> VoicePrompt:
-        prompt = await asyncio.to_thread(self._read, name, source)
+        file = self._folder / name
+        prompt = await asyncio.to_thread(read_prompt, file, self._key(source), source.transcript)
         if prompt is None:
             async with self._encodes:
                 if not self._is_used(source):  # deleted while it waited, and its clip with it
@@ -134,12 +127,10 @@ class VoicePrompts:
                 samples, rate_hz = await asyncio.to_thread(self._store.clips.samples, source.clip)
                 made = await self._encoder.encode(samples, rate_hz, source.transcript)
             prompt = replace(made, key=self._key(source), prompt_text=source.transcript)
-            partial_file = self._folder / f"{name}.{uuid.uuid4().hex}.part"
-            await asyncio.to_thread(_write, partial_file, prompt)
+            await asyncio.to_thread(write_prompt, file, prompt)
             if not self._is_used(source):  # deleted meanwhile; who asked still gets it
-                partial_file.unlink()
+                file.unlink(missing_ok=True)
                 return prompt
-            os.replace(partial_file, self._folder / name)
         if self._is_used(source):
             self._remember(name, prompt)
         return prompt
@@ -187,7 +178,7 @@ class VoicePrompts:
         """Drop every stored prompt of a deleted voice's clips, of all models, but for what other voices use."""
         self._expected = [v for v in self._expected if v.id != voice.id]
         for clip in {source.clip for source in voice.sources}:
-            used = {_file_name(source) for source in self._store.sources_of(clip)}
+            used = {file_name(source) for source in self._store.sources_of(clip)}
             for name in [n for n in self._memory if n.startswith(clip) and n not in used]:
                 del self._memory[name]
             for file in self._all_folders.glob(f"*/{clip}-*.safetensors"):
@@ -196,7 +187,7 @@ class VoicePrompts:
 
     def files_of(self, voice: Voice) -> list[Path]:
         """Where what was encoded for a voice lies, as far as it was; all of it by the present models."""
-        files = [self._folder / _file_name(source) for source in voice.sources]
+        files = [self._folder / file_name(source) for source in voice.sources]
         return [file for file in files if file.exists()]
 
     def take(self, voice: Voice, read: Callable[[str], bytes | None]) -> None:
@@ -205,62 +196,11 @@ class VoicePrompts:
         read gives the bytes of FOLDER/NAME as `files_of` has it, or None. What does not fit is left out.
         """
         for source in voice.sources:
-            file = self._folder / _file_name(source)
+            file = self._folder / file_name(source)
             data = None if file.exists() else read(f"{self._folder.name}/{file.name}")
-            if data and (prompt := self._parsed(data, source)) is not None:
-                partial_file = self._folder / f"{file.name}.{uuid.uuid4().hex}.part"
-                _write(partial_file, prompt)
-                os.replace(partial_file, file)
-
-    def _parsed(self, data: bytes, source: Source) -> VoicePrompt | None:
-        """A prompt of a stranger's bytes, if it is one that the models could have made."""
-        try:
-            return _checked(self._prompt(load(data), source))
-        except (SafetensorError, KeyError, ValueError, TypeError, AttributeError):
-            return None
-
-    def _prompt(self, tensors: dict[str, Any], source: Source) -> VoicePrompt:
-        parts = (tensors["speech_tokens"], tensors["mel"], tensors["speaker_embedding"])
-        return VoicePrompt(self._key(source), source.transcript, *parts)
-
-    def _read(self, name: str, source: Source) -> VoicePrompt | None:
-        file = self._folder / name
-        try:
-            return self._prompt(load_file(file), source)
-        except FileNotFoundError:
-            return None
-        except (SafetensorError, KeyError, ValueError):
-            # A prompt can always be made again from its clip, so a damaged file is no error.
-            file.unlink(missing_ok=True)
-            return None
+            if data and (prompt := foreign_prompt(data, self._key(source), source.transcript)):
+                write_prompt(file, prompt)
 
 
 def _digest(*words: str) -> str:
     return hashlib.sha256("\0".join(words).encode()).hexdigest()[:32]
-
-
-def _file_name(source: Source) -> str:
-    """The file of a prompt in its models' folder; begins with the clip, so that all of a clip's can be found."""
-    return f"{source.clip}-{hashlib.sha256(source.transcript.encode()).hexdigest()[:16]}.safetensors"
-
-
-def _checked(prompt: VoicePrompt) -> VoicePrompt:
-    """Raises ValueError for tensors of other types, or values that no clip gives."""
-    tokens, seconds = prompt.speech_tokens, len(prompt.speech_tokens) / TOKEN_RATE_HZ
-    floats = (prompt.mel, prompt.speaker_embedding)
-    if tokens.dtype != np.int32 or tokens.ndim != 1 or any(f.dtype != np.float32 for f in floats):
-        raise ValueError("types")
-    if not 0 < seconds <= PROMPT_MAX_S + 1 or tokens.min() < 0:
-        raise ValueError("tokens")
-    if not all(np.isfinite(f).all() for f in floats) or not prompt.speaker_embedding.any():
-        raise ValueError("values")
-    return prompt
-
-
-def _write(file: Path, prompt: VoicePrompt) -> None:
-    tensors = {
-        "speech_tokens": prompt.speech_tokens,
-        "mel": prompt.mel,
-        "speaker_embedding": prompt.speaker_embedding,
-    }
-    save_file(tensors, file)

@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import time
 import uuid
 from collections.abc import Callable, Iterable
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from studio.database import open_database
 from studio.errors import ClientError, InvalidRequest, VoiceConflict, VoiceNotFound
 from studio.library.clips import ClipFiles
-from studio.library.voice import (
-    NAME_MAX_CHARS,
-    Part,
-    Source,
-    Voice,
-    check_fields,
-    check_name,
-    is_unicode,
-    parts_as_json,
-)
+from studio.library.rows import COLUMNS, NAMES, row_of, voice_of
+from studio.library.voice import NAME_MAX_CHARS, Source, Voice, check_fields, check_name, is_unicode
 from studio.speech import Float32
 
 DRAFT_LIFE_S = 24 * 3600
 BIN_LIFE_S = 24 * 3600
 """For so long a deleted voice can be restored."""
 MAX_DRAFTS = 200
-NAMES = tuple(f.name for f in fields(Voice))
-COLUMNS = ", ".join(NAMES)
 USES_CLIP = (
     "(clip = :clip OR EXISTS (SELECT 1 FROM json_each(parts) WHERE json_extract(value, '$.clip') = :clip))"
 )
@@ -81,7 +70,7 @@ class VoiceStore:
             voice, id=uuid.uuid4().hex, name=name, origin=origin, created_s=self._now(), deleted_s=None
         )
         marks = ", ".join("?" * len(NAMES))
-        self._change(f"INSERT INTO voice ({COLUMNS}) VALUES ({marks})", _row_of(voice), name)
+        self._change(f"INSERT INTO voice ({COLUMNS}) VALUES ({marks})", row_of(voice), name)
         return voice
 
     def _name_for(self, name: str) -> str:
@@ -99,7 +88,9 @@ class VoiceStore:
         They are in no table: another checkpoint has others. Gives them by name.
         """
         self._presets = {
-            name: Voice(uuid.uuid5(uuid.NAMESPACE_OID, name).hex, name, "preset", "", "", "", "", "", 0.0, 0.0)
+            name: Voice(
+                uuid.uuid5(uuid.NAMESPACE_OID, name).hex, name, "preset", "", "", "", "", "", 0.0, 0.0
+            )
             for name in names
             if is_unicode(name) and name.strip()
         }
@@ -149,7 +140,7 @@ class VoiceStore:
             raise ClientError("voice.draft", param="name")  # naming one asks for consent: `keep`
         if not written:
             return found
-        row = dict(zip(NAMES, _row_of(replace(found, **written)), strict=True))
+        row = dict(zip(NAMES, row_of(replace(found, **written)), strict=True))
         places = ", ".join(f"{name} = ?" for name in written)
         values = (*(row[name] for name in written), found.id)
         self._change(f"UPDATE voice SET {places} WHERE id = ?", values, written.get("name"))
@@ -201,7 +192,7 @@ class VoiceStore:
         self._forget(found)
         drafts = f"SELECT {COLUMNS} FROM voice WHERE origin = 'draft' AND {USES_CLIP}"
         for row in self._db.execute(drafts, {"clip": found.clip}).fetchall():
-            self._forget(_voice_of(row))
+            self._forget(voice_of(row))
         return found
 
     def _deletable(self, voice: Voice) -> Voice:
@@ -243,7 +234,7 @@ class VoiceStore:
     def sources_of(self, clip: str) -> set[Source]:
         """What prompts the voices of a clip are made of; empty once no voice uses the clip."""
         rows = self._db.execute(f"SELECT {COLUMNS} FROM voice WHERE {USES_CLIP}", {"clip": clip})
-        voices = [_voice_of(row) for row in rows.fetchall()]
+        voices = [voice_of(row) for row in rows.fetchall()]
         return {s for v in voices for s in v.sources if s.clip == clip}
 
     def clip_file(self, voice: Voice) -> Path:
@@ -266,23 +257,7 @@ class VoiceStore:
 
     def _one(self, where: str, *values: object, **named: object) -> Voice | None:
         row = self._db.execute(f"SELECT {COLUMNS} FROM voice WHERE {where}", named or values).fetchone()
-        return _voice_of(row) if row else None
+        return voice_of(row) if row else None
 
     def _many(self, where: str) -> list[Voice]:
-        return [_voice_of(row) for row in self._db.execute(f"SELECT {COLUMNS} FROM voice WHERE {where}")]
-
-
-def _row_of(voice: Voice) -> tuple[object, ...]:
-    as_json = {"tags": voice.tags, "defaults": voice.defaults, "parts": parts_as_json(voice.parts)}
-    return tuple(
-        json.dumps(as_json[name], ensure_ascii=False) if name in as_json else getattr(voice, name)
-        for name in NAMES
-    )
-
-
-def _voice_of(row: tuple[Any, ...]) -> Voice:
-    values = dict(zip(NAMES, row, strict=True))
-    values["tags"] = tuple(json.loads(values["tags"]))
-    values["defaults"] = json.loads(values["defaults"])
-    values["parts"] = tuple(Part(**part) for part in json.loads(values["parts"]))
-    return Voice(**values)
+        return [voice_of(row) for row in self._db.execute(f"SELECT {COLUMNS} FROM voice WHERE {where}")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from studio.audio.retime import MAX_PITCH
@@ -195,7 +195,3 @@ def check_fields(given: Mapping[str, Any]) -> dict[str, Any]:
 def is_unicode(text: str) -> bool:
     """False for halves of surrogate pairs, which JSON can carry but neither SQLite nor UTF-8 takes."""
     return not any("\ud800" <= sign <= "\udfff" for sign in text)
-
-
-def parts_as_json(parts: tuple[Part, ...]) -> list[dict[str, Any]]:
-    return [asdict(part) for part in parts]
