@@ -79,5 +79,7 @@ class ConditionSpeech:
             raise InvalidRequest(
                 "listening.setting_bad", param="conditions", setting=name, reason=first["msg"]
             ) from None
+        if body.quality == "auto":  # the load of the moment would choose, another time for each sentence
+            raise InvalidRequest("listening.quality_auto", param="conditions")
         refuse_unmakeable(body, self._model)
         return body

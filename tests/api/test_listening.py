@@ -160,6 +160,11 @@ BAD_DESIGNS = {
             {"name": "a", "source": {"kind": "speech", "voice": "Ada", "settings": {"loud": 1}}}]},
         "conditions",
     ),
+    "quality by load": (
+        {"kind": "mos", "texts": ["a b"], "conditions": [
+            {"name": "a", "source": {"kind": "speech", "voice": "Ada", "settings": {"quality": "auto"}}}]},
+        "conditions",
+    ),
     "unknown voice": (
         {"kind": "mos", "texts": ["a b"], "conditions": [{"name": "a", "source": {"kind": "speech", "voice": "Bob"}}]},
         "voice",
