@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
+import gradio_client
 import httpx
 import numpy as np
 import pytest
 import soundfile
+from gradio_client.exceptions import AppError
 
 from studio.audio import ffmpeg
 from studio.speech import SPEAKER_DIM
@@ -112,3 +115,22 @@ def test_absent_ffmpeg_is_said_on_the_page_and_wav_and_flac_still_work(start_ser
     assert post(service, "check", clip_bytes(4, audio_format="FLAC")).json()["usable"]
     m4a = post(service, "check", b"\0\0\0\x20ftypM4A " + bytes(400))
     assert "apt-get install ffmpeg" in m4a.json()["error"]["message"]
+
+
+def test_clip_functions_of_gradio_client_have_stable_names(service: Service, tmp_path: Path) -> None:
+    file = tmp_path / "noisy.wav"
+    file.write_bytes(wav(*noisy("af_kore_en", 15)))
+    (tmp_path / "text.wav").write_text("no sound")
+    service.ears.enqueue("what is said")
+    client = gradio_client.Client(service.url, verbose=False, download_files=str(tmp_path))
+    try:
+        clip = gradio_client.handle_file(str(file))
+        told = client.predict(clip, api_name="/check_clip")
+        assert told["topics"]["noise"]["severity"] == "amber" and told["mendable"]
+        mended = client.predict(clip, api_name="/mend_clip")
+        assert set(severities(service, Path(mended).read_bytes()).values()) == {"green"}
+        assert client.predict(clip, api_name="/transcribe_clip") == "what is said"
+        with pytest.raises(AppError, match="not audio"):
+            client.predict(gradio_client.handle_file(str(tmp_path / "text.wav")), api_name="/check_clip")
+    finally:
+        client.close()

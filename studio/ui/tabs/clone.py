@@ -9,6 +9,7 @@ import gradio as gr
 
 from studio.audio.ffmpeg import ffmpeg_available
 from studio.protocols import Ears
+from studio.ui.clip_functions import clip_functions
 from studio.ui.tabs.clone_events import CloneEvents
 from studio.ui.tabs.events import QUIET, error_place
 
@@ -72,6 +73,7 @@ def clone_panel(i18n: gr.I18n, hears_words: bool) -> Clone:
 
 def wire_clone(clone: Clone, ears: Ears) -> None:
     on = CloneEvents(ears)
+    clip_functions(clone.clip, ears)
     latest: dict[str, Any] = {**QUIET, "trigger_mode": "always_last"}
     judged = [clone.verdict, clone.findings, clone.mend, clone.before, clone.unmend]
     clone.clip.change(None, None, None, js="() => { window.studio.forgive('clip'); }")
