@@ -14,7 +14,7 @@ from studio.database import open_database
 from studio.errors import ClientError, InvalidRequest, VoiceConflict, VoiceNotFound
 from studio.library.clips import ClipFiles
 from studio.library.rows import COLUMNS, NAMES, row_of, voice_of
-from studio.library.voice import NAME_MAX_CHARS, Source, Voice, check_fields, check_name, is_unicode
+from studio.library.voice import NAME_MAX_CHARS, Source, Voice, check_fields, check_name, is_unicode, preset
 from studio.speech import Float32
 
 DRAFT_LIFE_S = 24 * 3600
@@ -66,9 +66,8 @@ class VoiceStore:
         """
         name = None if voice.name is None else self._name_for(voice.name)
         origin = "draft" if name is None else "user" if voice.origin == "draft" else voice.origin
-        voice = replace(
-            voice, id=uuid.uuid4().hex, name=name, origin=origin, created_s=self._now(), deleted_s=None
-        )
+        fresh = {"id": uuid.uuid4().hex, "created_s": self._now(), "deleted_s": None}
+        voice = replace(voice, name=name, origin=origin, **fresh)
         marks = ", ".join("?" * len(NAMES))
         self._change(f"INSERT INTO voice ({COLUMNS}) VALUES ({marks})", row_of(voice), name)
         return voice
@@ -87,13 +86,7 @@ class VoiceStore:
 
         They are in no table: another checkpoint has others. Gives them by name.
         """
-        self._presets = {
-            name: Voice(
-                uuid.uuid5(uuid.NAMESPACE_OID, name).hex, name, "preset", "", "", "", "", "", 0.0, 0.0
-            )
-            for name in names
-            if is_unicode(name) and name.strip()
-        }
+        self._presets = {name: preset(name) for name in names if is_unicode(name) and name.strip()}
         return dict(self._presets)
 
     def room(self) -> int:
@@ -118,11 +111,8 @@ class VoiceStore:
         if voice.origin != "draft":
             raise VoiceConflict("voice.named", param="voice", name=voice.name)
         name = self._name_for(name)
-        self._change(
-            "UPDATE voice SET name = ?, origin = 'user', consent = ? WHERE id = ? AND origin = 'draft'",
-            (name, consent, voice.id),
-            name,
-        )
+        change = "UPDATE voice SET name = ?, origin = 'user', consent = ? WHERE id = ? AND origin = 'draft'"
+        self._change(change, (name, consent, voice.id), name)
         return self.find(voice.id)
 
     def edit(self, voice: str, **written: Any) -> Voice:
@@ -209,9 +199,8 @@ class VoiceStore:
         """Drop what nobody asked for in a day: drafts, the oldest of too many, deleted voices; gives those dropped."""
         drafts = self._many("origin = 'draft' AND deleted_s IS NULL ORDER BY created_s DESC, rowid DESC")
         now_s = self._now()
-        gone = [v for n, v in enumerate(drafts) if n >= MAX_DRAFTS or v.created_s < now_s - DRAFT_LIFE_S] + [
-            v for v in self.discarded() if (v.deleted_s or 0.0) < now_s - BIN_LIFE_S
-        ]
+        gone = [v for n, v in enumerate(drafts) if n >= MAX_DRAFTS or v.created_s < now_s - DRAFT_LIFE_S]
+        gone += [v for v in self.discarded() if (v.deleted_s or 0.0) < now_s - BIN_LIFE_S]
         for voice in gone:
             self._forget(voice)
         return gone
@@ -228,8 +217,7 @@ class VoiceStore:
 
     def blends_of(self, voice: Voice) -> list[Voice]:
         """Other named voices that the clip of this one is a part of; they outlive it."""
-        using = [v for v in self.all() if v.id != voice.id]
-        return [v for v in using if any(part.clip == voice.clip for part in v.parts)]
+        return [v for v in self.all() if v.id != voice.id and any(p.clip == voice.clip for p in v.parts)]
 
     def sources_of(self, clip: str) -> set[Source]:
         """What prompts the voices of a clip are made of; empty once no voice uses the clip."""
