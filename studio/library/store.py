@@ -66,8 +66,8 @@ class VoiceStore:
         """
         name = None if voice.name is None else self._name_for(voice.name)
         origin = "draft" if name is None else "user" if voice.origin == "draft" else voice.origin
-        fresh = {"id": uuid.uuid4().hex, "created_s": self._now(), "deleted_s": None}
-        voice = replace(voice, name=name, origin=origin, **fresh)
+        new_id, now_s = uuid.uuid4().hex, self._now()
+        voice = replace(voice, id=new_id, name=name, origin=origin, created_s=now_s, deleted_s=None)
         marks = ", ".join("?" * len(NAMES))
         self._change(f"INSERT INTO voice ({COLUMNS}) VALUES ({marks})", row_of(voice), name)
         return voice

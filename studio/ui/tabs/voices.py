@@ -37,4 +37,6 @@ def voices_tab(i18n: gr.I18n, store: VoiceStore, voice: gr.Dropdown) -> None:
 
     # A voice that was chosen here for the Studio tab, else the one that is picked there.
     chosen = "(picked) => { const id = window.studioChosen ?? picked; window.studioChosen = null; return id; }"
-    refresh.click(on_refresh, voice, voice, js=chosen, **QUIET)
+    # Each change counts, and the last one last: a voice may be chosen while the list is still being read.
+    in_order: dict[str, Any] = {"trigger_mode": "multiple", "concurrency_limit": 1}
+    refresh.click(on_refresh, voice, voice, js=chosen, **QUIET, **in_order)
