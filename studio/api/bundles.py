@@ -35,6 +35,8 @@ def bundles_router(store: VoiceStore, prompts: VoicePrompts) -> APIRouter:
         )
         if not voices:
             raise InvalidRequest("bundle.empty", param="voice")
+        if any(v.name is None for v in voices):
+            raise InvalidRequest("voice.name_missing", param="voice")
         if without_clip := [v.name for v in voices if not v.has_clip]:
             raise InvalidRequest("voice.no_clip", param="voice", name=without_clip[0])
         file = await asyncio.to_thread(_written, voices, store, prompts)

@@ -73,8 +73,8 @@ def take_bundle(
         seconds = {
             clip: _check_clip(bundle, clip) for v in voices for clip in sorted({s.clip for s in v.sources})
         }
-        known = {(v.name, v.sources) for v in store.all()}
-        new = [replace(v, clip_s=seconds[v.clip]) for v in voices if (v.name, v.sources) not in known]
+        known = {_same(v) for v in store.all()}
+        new = [replace(v, clip_s=seconds[v.clip]) for v in voices if _same(v) not in known]
         if store.room() < len(new):
             raise InvalidRequest("voice.limit", limit=store.max_voices)
         try:
@@ -85,7 +85,12 @@ def take_bundle(
             store.drop_unused(seconds)
         for voice in taken:
             prompts.take(voice, lambda name: bundle.find(f"prompts/{name}"))
-    return Taken(taken, [v.name or "" for v in voices if (v.name, v.sources) in known])
+    return Taken(taken, [v.name or "" for v in voices if _same(v) in known])
+
+
+def _same(voice: Voice) -> object:
+    """Equal for a voice and its copy from another library, whatever was written about either since."""
+    return voice.name, voice.source, voice.parts
 
 
 def _take(voice: Voice, consent: str, store: VoiceStore) -> Voice:

@@ -99,6 +99,19 @@ def test_voice_that_is_here_is_passed_over_and_a_name_in_use_gets_a_number(blend
     assert [v["name"] for v in take(blend, data).json()["data"]] == ["Ada 2"]
 
 
+def test_draft_has_to_be_named_before_it_leaves(blend: Service) -> None:
+    draft = blend.store.add(clip_samples(2.5), 24000, "a draft")
+    assert (export(blend, draft.id).status_code, export(blend, draft.id).json()["error"]["param"]) == (400, "voice")
+
+
+def test_blend_of_other_shares_is_another_voice(blend: Service) -> None:
+    files = files_of(export(blend, "Mix").content)
+    listing = json.loads(files["bundle.json"])
+    parts = [{**part, "weight": 0.5} for part in listing["voices"][0]["parts"]]
+    taken = take(blend, zip_of({**files, "bundle.json": changed(listing, parts=parts)})).json()
+    assert ([v["name"] for v in taken["data"]], taken["present"]) == (["Mix 2"], [])
+
+
 def test_bundle_is_taken_in_with_consent_only(blend: Service) -> None:
     data = export(blend, "Ada").content
     reply = take(blend, data, consent=" ")
