@@ -21,12 +21,12 @@ async def speech_findings(flags: Sequence[str]) -> list[Finding]:
     try:
         async with started(flags) as service, httpx.AsyncClient(base_url=service.url, timeout=LIMIT_S) as client:
             start = Finding("ok", "start", f"page after {service.page_s:.0f} s, engine after {service.ready_s:.0f} s")
-            return [start, await _spoken(client)]
+            return [start, await spoken(client)]
     except (RuntimeError, httpx.HTTPError) as error:
         return [Finding("FAULT", "start", f"{error}. Its own lines are above")]
 
 
-async def _spoken(client: httpx.AsyncClient) -> Finding:
+async def spoken(client: httpx.AsyncClient) -> Finding:
     voices = (await client.get("/v1/audio/voices")).raise_for_status().json()["voices"]
     began_s = time.monotonic()
     body = {"input": SENTENCE, "voice": voices[0], "seed": 1, "response_format": "pcm"}
