@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
@@ -11,7 +15,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 from studio.listening.answers import Answer, Kind, read_csv
 from tests.browser.conftest import DESKTOP, PHONE
 from tests.fake_studio import FakeStudio
-from tests.simulated_rater import Owner, tone
+from tests.simulated_rater import Owner, SimulatedRater, higher_is_better, tone
 
 PITCHES = {"low tone": 300.0, "high tone": 900.0}
 OpenRater = Callable[..., Page]
@@ -29,6 +33,22 @@ def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeStudio]:
 @pytest.fixture
 def owner(mortal: FakeStudio) -> Owner:
     return Owner(mortal.url)
+
+
+@pytest.fixture
+def open_owner_of(chromium: Browser) -> Iterator[Callable[[FakeStudio], Page]]:
+    """Opens the owner's tab of a studio."""
+    context = chromium.new_context(locale="en-US", viewport=DESKTOP)
+
+    def open_one(studio: FakeStudio) -> Page:
+        page = context.new_page()
+        page.goto(studio.url)
+        page.get_by_role("tab", name="Listening tests").click()
+        expect(page.locator(".listening")).to_have_attribute("data-state", "empty")
+        return page
+
+    yield open_one
+    context.close()
 
 
 @pytest.fixture
@@ -108,42 +128,83 @@ DESIGNS = {
 }
 
 
-@pytest.mark.parametrize("kind", list(Kind))
-def test_rater_hears_and_answers_each_kind(owner: Owner, open_rater: OpenRater, kind: Kind) -> None:
-    test, token = owner.opened(PITCHES, items=1, kind=kind.value, **DESIGNS.get(kind, {}))
-    page = open_rater(token)
-    begin(page)
-    while page.locator("body").get_attribute("data-phase") == "trial":
-        expect(page.locator("[data-part=next]")).to_be_disabled()
-        hear_all(page)
-        SETTERS[kind](page)
-        go_on(page)
-    expect(page.locator("body")).to_have_attribute("data-phase", "finished")
-    assert {a.rater for a in answers_of(owner, test)} and owner.show(test)["counts"]["finished"] == 1
+def design_in_browser(page: Page, kind: Kind, folder: Path) -> str:
+    """Fill the form, upload two conditions, open the test and make a link; gives the link's token."""
+    page.locator("[data-part=new]").click()
+    page.locator("[data-field=title]").fill(f"Tones {kind}")
+    page.locator("[data-field=kind]").select_option(kind.value)
+    for row, name in zip(page.locator(".condition").all(), PITCHES, strict=True):
+        row.locator("[data-part=name]").fill(name)
+        row.locator("select").first.select_option("upload")
+    if "reference" in DESIGNS.get(kind, {}):
+        page.locator("[data-field=reference]").select_option("high tone")
+    page.locator("[data-field=texts]").fill("good morning")
+    page.get_by_text("Raters, checks and texts").click()
+    page.locator("[data-field=headphones]").select_option("off")
+    page.locator("[data-part=keep]").click()
+    for name, hertz in PITCHES.items():
+        file = folder / name / "s01.wav"
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(tone(hertz))
+        page.locator(f"[data-upload='{name}']").set_input_files(file)
+        expect(page.locator("tbody tr", has_text=name)).to_contain_text("s01")
+    page.locator("[data-part=open]").click()
+    expect(page.locator("h2 .badge")).to_have_attribute("data-state", "open")
+    page.locator("[data-part=invite]").click()
+    token = page.locator("[data-link]").first.get_attribute("data-link")
+    page.locator("[data-part=back]").click()
+    assert token
+    return token
 
 
-def test_kill_9_in_the_middle_of_an_answer_loses_nothing(
-    owner: Owner, open_rater: OpenRater, mortal: FakeStudio
+def until_answered(page: Page, kind: Kind) -> None:
+    """Hear everything and set the answer of the trial that is shown; it is not sent off."""
+    expect(page.locator("[data-part=next]")).to_be_disabled()
+    hear_all(page)
+    SETTERS[kind](page)
+    expect(page.locator("[data-part=next]")).to_be_enabled()
+
+
+def test_each_kind_from_design_to_report_with_several_raters_of_whom_one_lives_through_a_kill_9(
+    owner: Owner, open_owner_of: Callable[[FakeStudio], Page], open_rater: OpenRater, mortal: FakeStudio, tmp_path: Path
 ) -> None:
-    """The server dies while sliders are half set; the page says so, and goes on where it was."""
-    test, token = owner.opened(PITCHES, items=2, kind="mushra_nmr")
-    page = open_rater(token)
-    begin(page)
-    hear_all(page)
-    set_sliders(page)
-    go_on(page)
-    hear_all(page)
-    with page.expect_response(lambda reply: reply.url.endswith("/draft") and "37" in (reply.request.post_data or "")):
-        page.locator("#slider-0").fill("37")
+    desk = open_owner_of(mortal)
+    tokens = {kind: design_in_browser(desk, kind, tmp_path) for kind in Kind}
+    with ThreadPoolExecutor() as crowd:
+        twice = [token for token in tokens.values() for _ in range(2)]
+        others = [SimulatedRater(mortal.url, token, time.sleep, higher_is_better) for token in twice]
+        assert {view["phase"] for view in crowd.map(SimulatedRater.finish, others)} == {"finished"}
+    pages = {kind: open_rater(token) for kind, token in tokens.items()}
+    for kind, page in pages.items():
+        begin(page)
+        until_answered(page, kind)
     mortal.kill()
-    page.locator("#slider-1").fill("64")
-    expect(page.locator("[data-part=connection]")).to_be_visible()
-    page.locator("[data-part=next]").click()  # the answer waits in the page
+    for page in pages.values():
+        page.locator("[data-part=next]").click()
+        expect(page.locator("[data-part=connection]")).to_be_visible()
     mortal.start()
-    expect(page.locator("body")).to_have_attribute("data-phase", "finished")
-    expect(page.locator("[data-part=connection]")).to_be_hidden()
-    found = answers_of(owner, test)
-    assert len(found) == 4 and sorted(a.score for a in found[2:]) == [37, 64]
+    for kind, page in pages.items():
+        expect(page.locator("[data-part=connection]")).to_be_hidden()
+        while kind is Kind.MOS and page.locator("body").get_attribute("data-phase") == "trial":
+            until_answered(page, kind)
+            go_on(page)
+        expect(page.locator("body")).to_have_attribute("data-phase", "finished")
+    tests = {test["design"]["kind"]: test for test in desk_tests(desk)}
+    for kind in Kind:
+        test = tests[kind.value]
+        assert test["counts"] == {"joined": 3, "finished": 3, "answers": 3 * ROWS.get(kind, 1), "timeouts": 0}
+        desk.goto(f"{mortal.url}/v1/listening/tests/{test['id']}/report?language=en")
+        expect(desk.locator("h1")).to_contain_text(f"Tones {kind}")
+        expect(desk.locator("body")).to_contain_text("3 raters")
+
+
+ROWS = {Kind.MOS: 2, Kind.MUSHRA: 4, Kind.MUSHRA_NMR: 2}
+"""Answers of one rater: two clips of MOS, the sliders of MUSHRA with its anchors."""
+
+
+def desk_tests(page: Page) -> list[dict[str, Any]]:
+    """The owner's tests, as the tab gets them."""
+    return page.evaluate("fetch('/v1/listening/tests').then(r => r.json()).then(r => r.data)")
 
 
 def test_reload_after_kill_9_finds_the_half_set_answer(
@@ -286,3 +347,17 @@ def test_raters_pages_have_no_faults_of_access(owner: Owner, open_rater: OpenRat
             expect(page.locator("[data-part=play-0]")).to_be_enabled()
             found = Axe().run(page)
             assert found.violations_count == 0, found.generate_report()
+
+
+def test_visitor_hears_own_words_in_the_arena_and_votes(owner: Owner, open_rater: OpenRater) -> None:
+    conditions = [{"name": f"voice of {name}", "source": {"kind": "speech", "voice": name}} for name in ("Ada", "Bob")]
+    test = owner.create(kind="ab", title="arena", arena=True, headphones="off", conditions=conditions)["id"]
+    assert owner.do(test, "open").status_code == 200
+    page = open_rater(owner.invite(test)[0])
+    page.locator("[data-part=begin]").click()
+    page.locator("[data-part=own-text]").fill("one two three four")
+    page.locator("[data-part=send]").click()
+    until_answered(page, Kind.AB)
+    page.locator("[data-part=next]").click()
+    expect(page.locator("[data-part=voted]")).to_contain_text("1")
+    assert [a.kind for a in answers_of(owner, test)] == [Kind.AB]

@@ -1,14 +1,10 @@
-// Elements in one line each; text is always text, never markup.
-export function el(tag, properties = {}, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(properties)) {
-    if (value === undefined || value === null || value === false) continue;
-    if (name === "on") for (const [event, handler] of Object.entries(value)) made.addEventListener(event, handler);
-    else if (name === "data") Object.assign(made.dataset, value);
-    else if (name in made && !name.startsWith("aria")) made[name] = value;
-    else made.setAttribute(name, value === true ? "" : value);
-  }
-  made.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+// Elements of the raters' page: handlers and data attributes by name, children that are false or absent left out.
+import { element } from "../elements.js";
+
+export function el(tag, { on = {}, data = {}, ...properties } = {}, ...children) {
+  const made = element(tag, properties, ...children.flat().filter((child) => child !== false && child !== null && child !== undefined));
+  for (const [event, handler] of Object.entries(on)) made.addEventListener(event, handler);
+  Object.assign(made.dataset, data);
   return made;
 }
 
