@@ -36,7 +36,7 @@ export class Comparison {
     this.slider = element("input", { type: "range", min: 0, step: 0.01, value: 0, "aria-label": say("takes.position"), oninput: () => this.seek(Number(this.slider.value)) });
     this.time = element("span", { class: "compare-time" });
     this.root.replaceChildren(
-      element("h3", {}, say("takes.compare_title")), element("p", {}, say("takes.compare_how")),
+      element("h2", {}, say("takes.compare_title")), element("p", {}, say("takes.compare_how")),
       element("div", { class: "compare-choices", role: "group", "aria-label": say("takes.compare_title") }, ...this.choices),
       element("div", { class: "compare-run" }, this.play, this.slider, this.time),
     );

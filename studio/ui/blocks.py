@@ -16,6 +16,7 @@ from studio.settings import Settings
 from studio.ui.scripts import mount_script
 from studio.ui.tabs.admin import admin_tab
 from studio.ui.tabs.listening import listening_tab
+from studio.ui.tabs.script import script_tab
 from studio.ui.tabs.studio import studio_tab
 from studio.ui.tabs.takes import restore_place, takes_tab, wire_restore
 from studio.ui.tabs.voices import voices_tab
@@ -98,6 +99,8 @@ def build_page(store: VoiceStore, prompts: VoicePrompts, settings: Settings, ear
                 source, speech = studio_tab(i18n, store, prompts, ears)
             with gr.Tab(i18n("tab.voices"), id="library", elem_id="tab-library"):
                 voices_tab(i18n, store, source.voice)
+            with gr.Tab(i18n("tab.script"), id="script"):
+                script_tab()
             with gr.Tab(i18n("tab.takes"), id="takes"):
                 takes_tab()
             with gr.Tab(i18n("tab.listening"), id="listening"):
@@ -109,7 +112,9 @@ def build_page(store: VoiceStore, prompts: VoicePrompts, settings: Settings, ear
     blocks.queue(api_open=False, default_concurrency_limit=8, max_size=64)
     mount = {
         "theme": theme(),
-        "css_paths": [WEB / f"{name}.css" for name in ("studio", "voices", "takes", "listening", "admin")],
+        "css_paths": [
+            WEB / f"{name}.css" for name in ("studio", "voices", "takes", "script", "listening", "admin")
+        ],
         "i18n": i18n,
         "show_error": False,
         "run_history": False,

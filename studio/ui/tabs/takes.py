@@ -18,7 +18,7 @@ TAKES_TEMPLATE = """
     <input type='search' data-part='search' data-say-label='takes.search' data-say-placeholder='takes.search'>
     <label><input type='checkbox' data-part='starred'> <span data-say='takes.starred'></span></label>
   </div>
-  <div class='takes-empty'><h3 data-say='takes.empty_title'></h3><p data-say='takes.empty'></p></div>
+  <div class='takes-empty'><h2 data-say='takes.empty_title'></h2><p data-say='takes.empty'></p></div>
   <div class='takes-files' data-own-drop>
     <label class='file-button'><span data-say='takes.file'></span>
     <input type='file' data-part='file' accept='.wav,.flac,.mp3,.opus,.ogg,.json'></label>
