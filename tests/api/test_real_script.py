@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 import soundfile
 
+from studio.audio.resample import resample
+from studio.evaluate.asr import ASR_RATE_HZ, Listener
 from tests.real_studio import RealStudio
 
 PLAY = "Clara: Good evening, is this seat free?\nOwen: Yes, please sit down.\n[pause 0.8s]\nClara: Thank you very much."
@@ -52,10 +54,9 @@ def test_script_export_has_the_words_in_line_order_at_the_times_of_its_subtitles
 
 def hear(sound: np.ndarray, rate_hz: int, cues: list[tuple[float, float, str]]) -> list[str]:
     """What a recogniser hears between the times of each cue."""
-    from studio.evaluate.asr import Recogniser
-
-    recogniser = Recogniser("en")
-    return [recogniser.hear(sound[round(a * rate_hz) : round(b * rate_hz)], rate_hz) for a, b, _ in cues]
+    listener = Listener()
+    parts = [sound[round(start_s * rate_hz) : round(end_s * rate_hz)] for start_s, end_s, _ in cues]
+    return [listener.transcribe(resample(part, rate_hz, ASR_RATE_HZ), "en") for part in parts]
 
 
 def words(text: str) -> set[str]:
