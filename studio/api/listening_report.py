@@ -105,9 +105,10 @@ def report_router(room: ListeningRoom, owners: Owners, clip_of_voice: ClipOfVoic
 
     @router.get("/report.json")
     async def figures(request: Request, test_id: str, chosen: Chosen) -> dict[str, Any]:
-        """Everything that the report says, as numbers."""
+        """Everything that the report says, as numbers, and the names of its pictures."""
         test = test_of(request, test_id)
-        return await asyncio.to_thread(lambda: as_json(analysis_of(test, chosen)))
+        found = await asyncio.to_thread(lambda: analysis_of(test, chosen))
+        return as_json(found) | {"pictures": picture_names(found)}
 
     @router.get("/pictures/{name}.{form}")
     async def picture(request: Request, test_id: str, name: str, form: str, chosen: Chosen) -> Response:

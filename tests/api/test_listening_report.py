@@ -49,6 +49,7 @@ def test_a_report_is_a_page_a_pdf_pictures_and_figures_in_two_languages(service,
         assert got(owner, test, "report.pdf", language=language).content.startswith(b"%PDF-")
     assert got(owner, test, "pictures/values.png").content.startswith(b"\x89PNG")
     assert b"<svg" in got(owner, test, "pictures/values.svg").content
+    assert figures(owner, test)["pictures"] == ["values", "answers", "differences"]
     first, second = figures(owner, test)["everyone"]["cells"]
     assert (first["value"]["value"], first["value"]["raters"]) == (2.0, 3)
     assert second["value"]["value"] == 4.0

@@ -90,6 +90,9 @@ def test_settings_compared_from_design_to_answers_without_a_file(open_owner: Ope
     assert rater.finish()["phase"] == "finished"
     page.get_by_role("button", name="Refresh").click()
     expect(page.locator("[data-part=counts]")).to_contain_text("1 joined, 1 finished, 2 answers")
+    drawn = page.locator("img[data-picture=values]")
+    expect(drawn).to_have_js_property("complete", True)
+    assert drawn.evaluate("picture => picture.naturalWidth") > 300
     with page.expect_popup() as shown:
         page.locator("[data-result='report']").click()
     expect(shown.value.locator("h1")).to_contain_text("Cooler or hotter")

@@ -1,5 +1,5 @@
 // One test: what is wrong with it, its material, its links, how far its raters are, its results, its end.
-import { ask, base, say } from "../page.js";
+import { ask, base, language, say } from "../page.js";
 import { button, element } from "../elements.js";
 
 const LOOK_MS = 1500;
@@ -8,6 +8,7 @@ export function testPage({ id, tell, fail, edit, back }) {
   const path = `v1/listening/tests/${id}`;
   const node = element("article", { class: "test" });
   let test = null;
+  let pictures = []; // of the report, by name
   let timer = null;
   const at = (name) => new URL(`${path}/${name}`, base).href;
   const did = async (work) => {
@@ -75,11 +76,21 @@ export function testPage({ id, tell, fail, edit, back }) {
   function results() {
     const { joined, finished, answers, timeouts } = test.counts;
     const shown = test.state !== "open" || finished >= test.design.min_results;
-    const link = (name, label) => element("a", { href: at(name), target: "_blank", rel: "noreferrer", "data-result": name }, say(label));
+    const inPageLanguage = (name) => `${name}?language=${language()}`;
+    const link = (name, label) => element("a", { href: at(name.startsWith("report") ? inPageLanguage(name) : name), target: "_blank", rel: "noreferrer", "data-result": name }, say(label));
+    const measure = async ({ target }) => {
+      target.disabled = true;
+      target.textContent = say("report.measuring");
+      await did(() => post("measures"));
+      target.disabled = false; // it is still there if that was refused
+      target.textContent = say("report.measure");
+    };
     return element("section", {}, element("h3", {}, say("listen.results")),
       element("p", { "data-part": "counts" }, say("listen.counts", { joined, finished, answers, timeouts })),
       shown ? element("p", { class: "tools" }, link("report", "listen.report"), link("report.pdf", "listen.pdf"), link("answers.csv", "listen.csv"), link("webmushra.csv", "listen.webmushra"), link("export.zip", "listen.export"))
-        : element("p", {}, say("listening.too_early", { finished, wanted: test.design.min_results })));
+        : element("p", {}, say("listening.too_early", { finished, wanted: test.design.min_results })),
+      test.clips.length ? element("p", { class: "tools" }, button(say("report.measure"), measure, { "data-part": "measure" }), element("small", {}, say("report.measure_how"))) : null,
+      ...(shown ? pictures : []).map((name) => element("img", { src: at(inPageLanguage(`pictures/${name}.svg`)), alt: say(`report.shows.${name}`), class: "picture", "data-picture": name })));
   }
 
   function remove() {
@@ -107,6 +118,8 @@ export function testPage({ id, tell, fail, edit, back }) {
 
   async function refresh() {
     test = await (await ask(path)).json();
+    const answered = test.counts.answers && (test.state !== "open" || test.counts.finished >= test.design.min_results);
+    pictures = answered ? (await (await ask(`${path}/report.json`)).json()).pictures : [];
     clearTimeout(timer);
     if (test.making) timer = setTimeout(() => refresh().catch(fail), LOOK_MS);
     const draft = test.state === "draft";
