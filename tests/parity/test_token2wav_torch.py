@@ -184,7 +184,7 @@ def test_checkpoint_with_a_tensor_of_another_shape_names_file_and_tensor(
     torch.save(weights("mini", "flow") | {"encoder_proj.bias": torch.zeros(3)}, tmp_path / "flow.pt")
     torch.save(weights("mini", "hift"), tmp_path / "hift.pt")
     (tmp_path / "cosyvoice2.yaml").write_text("sizes: {flow: {est_head_dim: 32}}\n")
-    with pytest.raises(CheckpointError, match=r"^flow\.pt cannot be read \(encoder_proj\.bias has shape \[3\]"):
+    with pytest.raises(CheckpointError, match=r"^flow\.pt in .* does not fit: encoder_proj\.bias has shape \[3\]"):
         load_token2wav(tmp_path)
 
 
