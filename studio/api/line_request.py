@@ -19,7 +19,7 @@ class LineRequests:
     async def __call__(
         self, text: str, voice: str, seed: int | None, client: str
     ) -> tuple[SynthesisRequest, Voice]:
-        named: dict[str, Any] = {"input": text, "voice": voice, "seed": seed}
+        named: dict[str, Any] = {"input": text, "voice": voice, "seed": seed, "quality": "best"}
         # A seed that is named, even as None, would hide the voice's own.
         body = SpeechBody(**{name: value for name, value in named.items() if value is not None})
         return await self._speaking.request_of(body, client)

@@ -38,7 +38,7 @@ def scripts_router(
     runner: ScriptRunner,
     client_of: Callable[[Request], str],
 ) -> APIRouter:
-    router = APIRouter(prefix="/v1/audio")
+    router = APIRouter()
     view = ScriptView(scripts, takes, voices, runner)
 
     def found(request: Request, script_id: str) -> Script:
@@ -52,32 +52,32 @@ def scripts_router(
         lines = await asyncio.to_thread(body.lines, Voices(voices.all()))
         return scripts.add(client_of(request), body.title, lines)
 
-    @router.post("/scripts")
+    @router.post("/v1/audio/scripts")
     async def create_script(request: Request) -> dict[str, object]:
         """Lines from a play, CSV or subtitles, or from JSON items; nothing is spoken yet."""
         return whole(request, await make(request))
 
-    @router.post("/batch", status_code=202)
+    @router.post("/v1/audio/batch", status_code=202)
     async def create_batch(request: Request) -> dict[str, object]:
         """The same, and every row without a fault is spoken; ask /v1/audio/scripts/{id} for progress and errors."""
         script = await make(request)
         runner.speak(script, spoken_by_default(scripts.lines(script)))
         return whole(request, script)
 
-    @router.get("/scripts")
+    @router.get("/v1/audio/scripts")
     async def list_scripts(request: Request) -> dict[str, object]:
         return {"data": [view.brief(script) for script in scripts.all(client_of(request))]}
 
-    @router.get("/scripts/{script_id}")
+    @router.get("/v1/audio/scripts/{script_id}")
     async def one_script(request: Request, script_id: str) -> dict[str, object]:
         return whole(request, found(request, script_id))
 
-    @router.patch("/scripts/{script_id}")
+    @router.patch("/v1/audio/scripts/{script_id}")
     async def rename_script(request: Request, script_id: str, body: Title) -> dict[str, object]:
         scripts.rename(found(request, script_id), body.title)
         return view.brief(found(request, script_id))
 
-    @router.delete("/scripts/{script_id}")
+    @router.delete("/v1/audio/scripts/{script_id}")
     async def delete_script(request: Request, script_id: str) -> dict[str, object]:
         """Its takes stay in the history until room is needed."""
         script = found(request, script_id)
@@ -86,20 +86,20 @@ def scripts_router(
         scripts.delete(script)
         return {"id": script.id, "deleted": True}
 
-    @router.post("/scripts/{script_id}/speak")
+    @router.post("/v1/audio/scripts/{script_id}/speak")
     async def speak_script(request: Request, script_id: str, body: Wanted) -> dict[str, object]:
         script = found(request, script_id)
         named = [scripts.line(script, line_id) for line_id in body.lines]
         runner.speak(script, named or spoken_by_default(scripts.lines(script)))
         return whole(request, script)
 
-    @router.post("/scripts/{script_id}/stop")
+    @router.post("/v1/audio/scripts/{script_id}/stop")
     async def stop_script(request: Request, script_id: str) -> dict[str, object]:
         script = found(request, script_id)
         await runner.stop(script)
         return whole(request, script)
 
-    @router.post("/scripts/{script_id}/cast")
+    @router.post("/v1/audio/scripts/{script_id}/cast")
     async def cast_speaker(request: Request, script_id: str, body: Cast) -> dict[str, object]:
         script, voice = found(request, script_id), voices.find(body.voice)
         for line in scripts.lines(script):
@@ -107,14 +107,14 @@ def scripts_router(
                 scripts.edit(line, voice=voice.id)
         return whole(request, script)
 
-    @router.post("/scripts/{script_id}/lines")
+    @router.post("/v1/audio/scripts/{script_id}/lines")
     async def add_line(request: Request, script_id: str, body: NewLine) -> dict[str, object]:
         script = found(request, script_id)
         draft = cast([body.draft()], Voices(voices.all()), {}, "")[0]
         scripts.insert(script, body.position, draft)
         return whole(request, script)
 
-    @router.patch("/scripts/{script_id}/lines/{line_id}")
+    @router.patch("/v1/audio/scripts/{script_id}/lines/{line_id}")
     async def edit_line(request: Request, script_id: str, line_id: str, body: LineEdit) -> dict[str, object]:
         script = found(request, script_id)
         line = scripts.line(script, line_id)
@@ -126,7 +126,7 @@ def scripts_router(
             scripts.edit(line, **changes_of(body, voices))
         return whole(request, script)
 
-    @router.delete("/scripts/{script_id}/lines/{line_id}")
+    @router.delete("/v1/audio/scripts/{script_id}/lines/{line_id}")
     async def delete_line(request: Request, script_id: str, line_id: str) -> dict[str, object]:
         script = found(request, script_id)
         line = scripts.line(script, line_id)
@@ -135,7 +135,7 @@ def scripts_router(
         takes.let_go([line.id])
         return whole(request, script)
 
-    @router.get("/scripts/{script_id}/export")
+    @router.get("/v1/audio/scripts/{script_id}/export")
     async def export_script(
         request: Request,
         script_id: str,

@@ -87,9 +87,9 @@ def takes_router(
     prompts: VoicePrompts,
     client_of: Callable[[Request], str],
 ) -> APIRouter:
-    router = APIRouter(prefix="/v1/audio/takes")
+    router = APIRouter()
 
-    @router.get("")
+    @router.get("/v1/audio/takes")
     async def list_takes(
         request: Request,
         q: Annotated[str, Query(max_length=200)] = "",
@@ -110,7 +110,7 @@ def takes_router(
             },
         }
 
-    @router.post("/read")
+    @router.post("/v1/audio/takes/read")
     async def read_settings(request: Request) -> dict[str, object]:
         """The settings in a file that was made here: send its first 256 KB, or the JSON beside it."""
         head = b""
@@ -120,11 +120,11 @@ def takes_router(
                 break
         return with_voice_here(read_card(head), voices)
 
-    @router.get("/{take_id}")
+    @router.get("/v1/audio/takes/{take_id}")
     async def one_take(request: Request, take_id: str) -> dict[str, object]:
         return wire(takes.find(client_of(request), take_id))
 
-    @router.get("/{take_id}/audio")
+    @router.get("/v1/audio/takes/{take_id}/audio")
     async def take_audio(request: Request, take_id: str, format: Format = "wav") -> Response:
         """The sound with its settings inside; a take never changes, so it may be cached."""
         take = takes.find(client_of(request), take_id)
@@ -138,23 +138,23 @@ def takes_router(
         }
         return Response(await asyncio.to_thread(make), media_type=MEDIA_TYPES[format], headers=headers)
 
-    @router.get("/{take_id}/settings")
+    @router.get("/v1/audio/takes/{take_id}/settings")
     async def take_settings(request: Request, take_id: str) -> JSONResponse:
         """The JSON that goes beside the file; posting its request to /v1/audio/speech makes the take again."""
         take = takes.find(client_of(request), take_id)
         headers = {"Content-Disposition": attachment(file_name(take, "settings.json"))}
         return JSONResponse(card_of(take), headers=headers)
 
-    @router.get("/{take_id}/card")
+    @router.get("/v1/audio/takes/{take_id}/card")
     async def take_card(request: Request, take_id: str) -> dict[str, object]:
         """The same settings as /read gives of the take's file."""
         return with_voice_here(card_of(takes.find(client_of(request), take_id)), voices)
 
-    @router.post("/{take_id}/star")
+    @router.post("/v1/audio/takes/{take_id}/star")
     async def star_take(request: Request, take_id: str, star: Star) -> dict[str, object]:
         return wire(takes.star(client_of(request), take_id, star.starred))
 
-    @router.post("/{take_id}/replay")
+    @router.post("/v1/audio/takes/{take_id}/replay")
     async def replay_take(request: Request, take_id: str) -> Response:
         """The stored speech tokens voiced again, as wav. X-Replay-Difference: from the kept sound, in 16-bit steps."""
         client = client_of(request)
@@ -168,7 +168,7 @@ def takes_router(
         headers = {"X-Replay-Difference": str(difference(kept, again)), "Cache-Control": "no-store"}
         return Response(encode_file(again, SAMPLE_RATE_HZ, "wav"), media_type="audio/wav", headers=headers)
 
-    @router.delete("/{take_id}")
+    @router.delete("/v1/audio/takes/{take_id}")
     async def delete_take(request: Request, take_id: str) -> dict[str, object]:
         client = client_of(request)
         if takes.find(client, take_id).line:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 import numpy as np
 
 from studio.engine.engine import Engine
-from studio.errors import CapacityError, EngineDead, EngineDraining, NoSpeech, RunawaySpeech, StudioError
+from studio.errors import CapacityError, EngineDead, EngineDraining, StudioError
 from studio.library.voice import Voice
 from studio.script.lines import SEED_MAX, Fault
 from studio.script.store import Line, Script, ScriptStore
@@ -22,8 +22,6 @@ from studio.takes.store import Take, TakeStore
 logger = logging.getLogger(__name__)
 
 RETRY_S = 5.0
-TRIES = 2
-"""Of a line that gave no speech or did not end: the second try has another seed."""
 
 RequestOf = Callable[[str, str, int | None, str], Awaitable[tuple[SynthesisRequest, Voice]]]
 """Text, voice, seed (None: the voice's own, or a fresh one) and client to what the engine is asked for."""
@@ -114,28 +112,23 @@ class ScriptRunner:
             self._forget(line, asyncio.current_task())
 
     async def _try(self, script: Script, line: Line) -> None:
-        tries = TRIES
         while True:
             try:
-                take = await self._take_of(script, line, fresh=tries < TRIES)
+                take = await self._take_of(script, line)
                 return self._scripts.spoken(line, take.id)
             except EngineDraining:
                 return None  # the line waits in the store for the next start
             except (CapacityError, EngineDead) as error:
                 await self._wait(error.retry_after_s)
-            except (NoSpeech, RunawaySpeech) as error:
-                tries -= 1
-                if not tries or line.seed is not None:
-                    return self._fail(line, error)
             except StudioError as error:
                 return self._fail(line, error)
             except Exception:
                 logger.exception("line %s failed", line.id)
                 return self._scripts.failed(line, Fault("internal"))
 
-    async def _take_of(self, script: Script, line: Line, fresh: bool) -> Take:
+    async def _take_of(self, script: Script, line: Line) -> Take:
         """A take; the first has the line's seed, further ones are to sound otherwise."""
-        again = fresh or bool(self._takes.of_lines([line.id]))
+        again = bool(self._takes.of_lines([line.id]))
         seed = secrets.randbelow(SEED_MAX) if again else line.seed
         request, voice = await self._request_of(line.text, line.voice, seed, script.client)
         self._speaking.add(line.id)
