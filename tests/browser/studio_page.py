@@ -52,6 +52,15 @@ class StudioPage:
     def error_at(self, field: str) -> Locator:
         return self.page.locator(f"#error-{field} [data-part=error]")
 
+    def open_tab(self, *names: str) -> None:
+        """Open the tab that has one of these names; where the screen is narrow it may be in Gradio's menu of tabs."""
+        name = re.compile(f"^({'|'.join(names)})$")
+        tab = self.page.get_by_role("tab", name=name)
+        if not tab.is_visible():
+            self.page.locator(".overflow-menu > button").first.click()
+            tab = self.page.locator(".overflow-dropdown button", has_text=name)
+        tab.click()
+
     def open_clone(self) -> None:
         self.page.locator("#source").get_by_role("tab").nth(1).click()
         expect(self.transcript).to_be_visible()

@@ -23,7 +23,7 @@ PLAY = "Ada: One two three.\nBob: Four five.\n[pause 1s]\nAda: Six."
 
 
 def open_script(page: StudioPage) -> Locator:
-    page.page.get_by_role("tab", name=re.compile("^(Script|脚本)$")).click()
+    page.open_tab("Script", "脚本")
     script = page.page.locator("#script .script")
     expect(script).to_have_attribute("data-state", re.compile("new|open"))
     return script

@@ -16,7 +16,7 @@ from tests.browser.test_page import GRADIOS_OWN, faults
 
 
 def open_takes(page: StudioPage) -> Locator:
-    page.page.get_by_role("tab", name=re.compile("^(Takes|录音)$")).click()
+    page.open_tab("Takes", "录音")
     takes = page.page.locator("#takes .takes")
     expect(takes).to_have_attribute("data-state", re.compile("ready|empty"))
     return takes
