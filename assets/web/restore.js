@@ -33,7 +33,8 @@ function tell(text, failed = false) {
 
 // A card: what a file of ours holds, with the voice as far as this studio has it.
 export function restore(card) {
-  send(card);
+  send(card); // to the fields that Gradio knows
+  window.studio?.fill?.(card.request); // and to those of assets/web/options.js
   tell(card.voice_here === null ? say("takes.restored_no_voice", { voice: card.voice?.name }) : say("takes.restored"));
 }
 
