@@ -118,15 +118,17 @@ class Tuning:
                 await self._restart(preview.workers, new)
             self.apply(new)
             self.settings = new
-        except (StudioError, TimeoutError) as error:
+        except Exception as error:  # whatever it is, the last good settings must come back
+            if not isinstance(error, StudioError):
+                logger.exception("settings could not be changed")
             self.reason = str(error)
             outcome = await self._back(preview.workers, old)
         finally:
             self.engine.release()
         self.phase = "failed" if outcome == "failed" else "idle"
-        values = [{name: getattr(s, name) for name in preview.names} for s in (old, new)]
-        logger.warning("settings %s by %s: %s %s", outcome, who, values[1], self.reason)
-        self.log.add(who, *values, outcome, self.reason, asdict(preview.after), self._found())
+        before, after = ({name: getattr(s, name) for name in preview.names} for s in (old, new))
+        logger.warning("settings %s by %s: %s %s", outcome, who, after, self.reason)
+        self.log.add(who, before, after, outcome, self.reason, asdict(preview.after), self._found())
 
     async def _restart(self, names: tuple[str, ...], settings: Settings) -> None:
         self.phase = "restarting"
@@ -144,7 +146,7 @@ class Tuning:
         self.phase = "rolling back"
         try:
             await self._start(names, old)
-        except (StudioError, TimeoutError) as error:
+        except Exception as error:
             self.reason = f"{self.reason} / {error}"
             return "failed"
         return "rolled back"
