@@ -114,3 +114,13 @@ def test_bad_requests_are_refused_before_any_work(client: openai.OpenAI, studio:
     with pytest.raises(openai.NotFoundError, match="no voice named"):
         speak(client, "Hello.", "Nobody")
     assert studio.metric("studio_kv_cache_usage_ratio") == before == 0
+
+
+def test_takes_of_the_real_voice_are_compared_and_are_like_their_clip(studio: RealStudio) -> None:
+    """Without a recogniser here: likeness is by the real ears, and words are said to be unchecked."""
+    body = {"voice": "Clara", "input": "The weather is fine today.", "takes": 2, "seed": 1}
+    found = httpx.post(f"{studio.url}/v1/audio/speech/best", json=body, timeout=240).json()
+    assert found["best"] == max(found["takes"], key=lambda take: take["likeness"])["id"]
+    for take in found["takes"]:
+        assert take["likeness"] > 0.5 and take["word_error_ratio"] is None and take["marks"] == []
+        assert "no recogniser" in take["summary"] and take["reasons"] == ["Nothing wrong was found."]
