@@ -63,10 +63,9 @@ async def speak_segment(
 
 
 async def speak_once(
-    lm: SpeechLM, prompt: LmPrompt | LmTurn, sampling: Sampling, request_id: str, offer: Offer
+    lm: SpeechLM, prompt: LmPrompt | LmTurn, sampling: Sampling, request_id: str, offer: Offer, made: int = 0
 ) -> None:
-    """One take, offered as it comes. Raises as `speak_segment`."""
-    made = 0
+    """One take, offered as it comes. made: tokens of the same speech before it. Raises as `speak_segment`."""
     deltas = lm.generate(prompt, sampling, request_id)
     async with contextlib.aclosing(deltas):  # type: ignore[type-var]
         async for delta in deltas:

@@ -113,16 +113,19 @@ async def of_words(asking: Asking, text: TextFrontend, pieces: AsyncIterator[str
     plan = Interleaving(asking.prompt_ids, asking.heard.tolist(), text.lead(asking.prompt_ids))
 
     async def speak(row_id: str, offer: Offer) -> None:
-        turns = 0
+        turns = made = 0
         async for ids in _arriving_ids(text, pieces):
             plan.offer(ids)
             while (turn := plan.next_turn()) is not None:
-                plan.take(await _speak_turn(asking, turn, turns, row_id, offer))
+                drawn = await _speak_turn(asking, turn, turns, row_id, offer)
+                plan.take(drawn)
+                made += len(drawn)
                 turns += 1
         plan.end_text()
         last = plan.next_turn()
         assert last is not None
-        await speak_once(asking.lm, last, asking.seeded(TURN_SEED_STEP * turns), f"{row_id}.{turns}", offer)
+        sampling = asking.seeded(TURN_SEED_STEP * turns)
+        await speak_once(asking.lm, last, sampling, f"{row_id}.{turns}", offer, made)
 
     yield TokenSource(NO_TEXT, speak)
 

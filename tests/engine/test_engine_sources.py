@@ -75,6 +75,16 @@ async def test_words_of_an_interleaved_text_are_spoken_before_their_sentence_is_
     assert await stage.all_is_free()
 
 
+async def test_last_turn_without_a_token_ends_speech_that_was_made_before(stage: Stage) -> None:
+    written, pieces = arriving("a b c d e ")
+    stage.lm.enqueue(Say(15), Finish("length"))
+    stage.lm.enqueue(Finish())
+    written.put_nowait(None)
+    request = SynthesisRequest("", voice_prompt("anna", 0, ""), mode="preset", interleaved=True)
+    samples = await read_all(await stage.engine.submit_arriving(request, pieces))
+    assert len(samples) == 15 * SAMPLES_PER_TOKEN
+
+
 @pytest.mark.parametrize("interleaved", [False, True])
 @pytest.mark.parametrize("text", ["", "  ", "\n"])
 async def test_arriving_text_without_a_word_is_told_by_the_stream(
