@@ -5,12 +5,14 @@ Its weights are random, so it speaks noise; what is held is that each mode runs 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import httpx
 import numpy as np
 import pytest
 import torch
+from websockets.sync.client import connect
 
 from studio.speech import SAMPLES_PER_TOKEN
 from tests.api.conftest import clip_bytes
@@ -18,6 +20,7 @@ from tests.cosyvoice3 import write_checkpoint
 from tests.real_studio import RealStudio
 
 PRESET = "中文女"
+TEXT = "Hello you. This text is written word by word, and spoken as it comes."
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +51,26 @@ def test_every_mode_speaks(official: RealStudio) -> None:
         assert reply.status_code == 200, (fields, reply.text)
         samples = np.frombuffer(reply.content, "<i2")
         assert len(samples) and len(samples) % SAMPLES_PER_TOKEN == 0, fields
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_text_that_arrives_is_spoken(official: RealStudio, interleaved: bool) -> None:
+    address = official.url.replace("http", "ws") + "/v1/audio/speech/stream"
+    with connect(address) as socket:
+        config = {"type": "session.config", "voice": "Clara", "seed": 1, "interleaved": interleaved}
+        socket.send(json.dumps(config))
+        for word in TEXT.split():
+            socket.send(json.dumps({"type": "input.text", "text": f"{word} "}))
+        socket.send(json.dumps({"type": "input.done"}))
+        messages, samples = [], 0
+        while not messages or messages[-1]["type"] not in ("session.done", "error"):
+            message = socket.recv(120)
+            if isinstance(message, bytes):
+                samples += len(message) // 2
+            else:
+                messages.append(json.loads(message))
+    assert [m["type"] for m in messages] == ["audio.start", "audio.done", "session.done"], messages
+    assert samples
 
 
 def test_clip_is_converted(official: RealStudio) -> None:
