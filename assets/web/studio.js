@@ -1,7 +1,10 @@
 // Joins the page's fields with the player: window.studio is what the buttons of the Studio tab call.
 import { ask, base, loaded, say, sayIn } from "./page.js";
+import { fillOptions, onOptions, readOptions, speed, transport, usedSeed } from "./options.js";
 import { Player } from "./player.js";
+import { preview } from "./preview.js";
 import { watchEngine } from "./status.js";
+import { jobs } from "./transport.js";
 
 let player = null;
 let lookAtEngine = null;
@@ -13,7 +16,9 @@ export async function mountPlayer(root) {
   await loaded;
   sayIn(root);
   player = new Player(root, base, say);
+  player.onJob = (job) => usedSeed(job.seed);
   player.onEnd = () => { if (player.state === "failed") lookAtEngine?.(); };
+  findJob().catch(() => {}); // an engine that is not there has no jobs
   root.dataset.ready = "true";
 }
 
@@ -87,27 +92,34 @@ document.addEventListener("input", ({ target }) => {
   if (field) markField(field, "");
 });
 
+let typed = "";
+const previewAgain = () => preview(typed, window.studioVoice, speed());
+onOptions(previewAgain);
+
+// The job of a page that was loaded again: what is still being made, to be heard by whoever presses play.
+async function findJob() {
+  const job = (await jobs()).find(({ state }) => ["waiting", "speaking"].includes(state));
+  if (job) player.found(job, transport());
+}
+
 window.studio = {
-  async speak(text, source, voice, clip, transcript, seed) {
+  async speak({ text, source, voice, clip, transcript, seed }) {
     if (!player) return;
     for (const field of Object.values(FIELDS)) markField(field, "");
-    const body = { input: text ?? "" };
-    const own = source === "clip";
-    if (!own) body.voice = voice ?? "";
-    await player.play(body, async (signal) => {
-      const changes = {};
+    await player.play(async (signal) => {
+      const body = { ...readOptions(), input: text ?? "" };
       if (!body.input.trim()) throw mistake("text.empty", "input"); // known here; the rest the server judges
       if (seed?.trim()) {
         if (!/^\d{1,10}$/.test(seed.trim())) throw mistake("request.seed", "seed");
-        changes.seed = Number(seed);
+        body.seed = Number(seed);
       }
-      if (own && warnedOf !== transcript && document.querySelector("#agreement [data-state=differs]")) {
+      if (source === "clip" && warnedOf !== transcript && document.querySelector("#agreement [data-state=differs]")) {
         warnedOf = transcript;
         throw mistake("transcript.differs", "ref_text");
       }
-      if (own) changes.voice = await draftOf(clip, transcript, signal);
-      return changes;
-    }, refused);
+      body.voice = source === "clip" ? await draftOf(clip, transcript, signal) : voice ?? "";
+      return body;
+    }, refused, transport());
   },
   // A transcript that nobody typed is replaced by what is heard in the new clip.
   fillIn(typed, heard) {
@@ -116,8 +128,12 @@ window.studio = {
     return ours ? heard : typed;
   },
   stop() { player?.stop(); },
+  hearWord: (word) => player.play(async () => ({ input: word, voice: window.studioVoice ?? "" }), () => false, transport()),
+  preview(text) { typed = text; previewAgain(); },
+  previewAgain,
+  fill: fillOptions,
+  takeId: () => player?.job?.id ?? null,
   marks(found) { player?.marks(found); },
-  takeId() { return player?.job?.id ?? player?.takeId ?? null; },
   showSample,
   forgive(field) { markField(field, ""); },
 };

@@ -9,7 +9,9 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from pydantic import BaseModel, Field
 
 from studio.api.errors import language_of
+from studio.audio.encode import FORMATS, STREAMED_FORMATS
 from studio.engine.engine import Engine
+from studio.engine.quality import EFFORTS
 from studio.messages import render
 from studio.metrics.exporter import CONTENT_TYPE, exposition
 from studio.speech import ServedModel
@@ -38,6 +40,15 @@ def service_router(engine: Engine, model: ServedModel) -> APIRouter:
             "sound_tags": model.sound_tags,
             "languages": model.languages,
             "interleaved_text": model.interleaved,
+            "sampling": {
+                "temperature": model.sampling.temperature,
+                "top_p": model.sampling.top_p,
+                "top_k": model.sampling.top_k,
+                "repetition_window": model.sampling.window,
+            },
+            "formats": FORMATS,
+            "streamed_formats": STREAMED_FORMATS,
+            "qualities": ["auto", *EFFORTS],
         }
         return {"object": "list", "data": [entry]}
 

@@ -14,7 +14,7 @@ from studio.engine.stream import SpeechStream
 from studio.errors import NotFound, RequestAborted, StudioError
 from studio.speech import SAMPLE_RATE_HZ, AudioChunk, Float32, SynthesisRequest
 
-GRACE_S = 20.0
+GRACE_S = 15.0
 """How long a job goes on without a listener: longer than a page takes to load again."""
 AHEAD_SAMPLES = 30 * SAMPLE_RATE_HZ
 """Sound made ahead of the listener before the engine rests."""

@@ -57,4 +57,6 @@ def choose(running: int, waiting: int, places: int, expected_s: float, rate: flo
         return Choice("fast", "quality.busy", others=running + waiting)
     if rate is not None and expected_s / rate <= HELD_S:
         return Choice("best", "quality.short", expected_s / rate)
-    return Choice("balanced", "quality.usual", 0.0 if rate is None else expected_s / rate)
+    if rate is None:
+        return Choice("balanced", "quality.unmeasured")
+    return Choice("balanced", "quality.usual", expected_s / rate)

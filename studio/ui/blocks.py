@@ -113,7 +113,8 @@ def build_page(store: VoiceStore, prompts: VoicePrompts, settings: Settings, ear
     mount = {
         "theme": theme(),
         "css_paths": [
-            WEB / f"{name}.css" for name in ("studio", "voices", "takes", "script", "listening", "admin")
+            WEB / f"{name}.css"
+            for name in ("studio", "speak", "voices", "takes", "script", "listening", "admin")
         ],
         "i18n": i18n,
         "show_error": False,

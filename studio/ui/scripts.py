@@ -1,6 +1,15 @@
-"""How a component of the page gets its script."""
+"""How a component of the page gets its script and its template."""
 
 from __future__ import annotations
+
+from pathlib import Path
+
+WEB = Path(__file__).resolve().parents[2] / "assets" / "web"
+
+
+def template(name: str) -> str:
+    """assets/web/NAME.html, what a component shows before its script fills it."""
+    return (WEB / f"{name}.html").read_text(encoding="utf-8")
 
 
 def mount_script(function: str, module: str = "studio", event: str = "") -> str:

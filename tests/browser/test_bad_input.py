@@ -93,7 +93,6 @@ def test_text_that_cannot_be_spoken_is_refused_at_the_text(
 
 
 def test_seed_that_is_no_number_is_refused_at_the_seed(page: StudioPage) -> None:
-    page.page.locator("#advanced button").first.click()
     page.page.locator("#seed input, #seed textarea").fill("lucky")
     page.ask("Hello there.")
     check_refused(page, "seed", "A seed is a whole number")

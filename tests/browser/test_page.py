@@ -122,7 +122,7 @@ def test_failed_engine_is_told_with_its_reason(page: StudioPage) -> None:
 def test_sound_that_is_there_at_once_plays_without_a_gap(page: StudioPage) -> None:
     """The player alone: nothing but itself could make it run dry."""
     two_seconds = b"\x00\x10\x00\xf0" * 24000
-    page.page.route("**/v1/audio/speech", lambda route: route.fulfill(status=200, body=two_seconds))
+    page.page.route("**/v1/jobs/*/audio", lambda route: route.fulfill(status=200, body=two_seconds))
     heard = page.hear("Hello there.")
     assert (heard.underruns, heard.played_ms, heard.total_ms) == (0, 2000, 2000)
 
@@ -133,7 +133,7 @@ def test_full_queue_is_told_in_the_player(page: StudioPage) -> None:
     def answer(route: Route) -> None:
         route.fulfill(status=429, json={"error": {"message": told, "code": "queue_full", "param": None}})
 
-    page.page.route("**/v1/audio/speech", answer)
+    page.page.route("**/v1/jobs", answer)
     page.ask("Hello there.")
     page.wait("failed")
     assert page.said() == told

@@ -71,7 +71,7 @@ async def test_automatic_choice_is_told_with_its_reason(make_stage) -> None:
     await stage.engine.start()
     held = asyncio.Event()
     async with await stage.submit(quality=None) as alone:
-        assert (alone.choice.quality, alone.choice.reason) == ("balanced", "quality.usual")
+        assert (alone.choice.quality, alone.choice.reason) == ("balanced", "quality.unmeasured")
     stage.lm.enqueue(WaitFor(held), Finish())
     async with await stage.submit(), await stage.submit(quality=None) as second:
         assert (second.choice.quality, second.choice.others) == ("fast", 1)
