@@ -23,6 +23,7 @@ from studio.api.admin import admin_router
 from studio.api.arriving import arriving_router
 from studio.api.bundles import bundles_router
 from studio.api.checks import TakeChecks, checks_router
+from studio.api.client_functions import ClientFunctions
 from studio.api.clips import clips_router
 from studio.api.conversion import conversion_router
 from studio.api.designs import designs_router
@@ -176,4 +177,5 @@ def build_web(
     from studio.ui.blocks import build_page
     from studio.ui.mount import mount_page
 
-    return mount_page(app, build_page(store, prompts, settings, ears))
+    functions = ClientFunctions(speaking, store, guard.client_of)
+    return mount_page(app, build_page(store, prompts, settings, ears, functions))

@@ -13,6 +13,7 @@ from studio.library.store import VoiceStore
 from studio.messages import catalogue
 from studio.protocols import Ears
 from studio.settings import Settings
+from studio.ui.client_api import Functions, client_api
 from studio.ui.scripts import mount_script
 from studio.ui.tabs.admin import admin_tab
 from studio.ui.tabs.listening import listening_tab
@@ -81,7 +82,9 @@ class Page:
     mount: dict[str, Any]
 
 
-def build_page(store: VoiceStore, prompts: VoicePrompts, settings: Settings, ears: Ears) -> Page:
+def build_page(
+    store: VoiceStore, prompts: VoicePrompts, settings: Settings, ears: Ears, functions: Functions
+) -> Page:
     """All tabs; queue() limits are ours to set since Gradio's default runs one event at a time."""
     i18n = translations()
     with gr.Blocks(title="CosyVoice Studio", analytics_enabled=False, delete_cache=(3600, 86400)) as blocks:
@@ -107,6 +110,7 @@ def build_page(store: VoiceStore, prompts: VoicePrompts, settings: Settings, ear
                 listening_tab()
             with gr.Tab(i18n("tab.admin"), id="admin"):
                 admin_tab()
+        client_api(functions)
         wire_restore(restore, tabs, speech.text, source.voice, speech.seed, store)
         gr.Markdown(i18n("page.footer"), elem_id="footer")
     blocks.queue(api_open=False, default_concurrency_limit=8, max_size=64)
