@@ -55,15 +55,15 @@ def wire(job: Job, engine: Engine, language: str) -> dict[str, object]:
 
 def jobs_router(speaking: Speaking, jobs: Jobs, client_of: Callable[[HTTPConnection], str]) -> APIRouter:
     """A job is seen by its own client alone."""
-    router = APIRouter(prefix="/v1/jobs")
+    router = APIRouter()
     engine = speaking.engine
 
-    @router.post("", status_code=201)
+    @router.post("/v1/jobs", status_code=201)
     async def create_job(request: Request, body: SpeechBody) -> dict[str, object]:
         stream, synthesis = await speaking.begin(body, client_of(request))
         return wire(jobs.begin(stream, synthesis), engine, language_of(request))
 
-    @router.get("")
+    @router.get("/v1/jobs")
     async def list_jobs(request: Request) -> dict[str, object]:
         """The caller's jobs, newest first, for a page that was loaded again."""
         language = language_of(request)
@@ -72,18 +72,18 @@ def jobs_router(speaking: Speaking, jobs: Jobs, client_of: Callable[[HTTPConnect
             "data": [wire(job, engine, language) for job in jobs.of(client_of(request))],
         }
 
-    @router.get("/{job_id}")
+    @router.get("/v1/jobs/{job_id}")
     async def show_job(request: Request, job_id: str) -> dict[str, object]:
         return wire(jobs.find(job_id, client_of(request)), engine, language_of(request))
 
-    @router.delete("/{job_id}")
+    @router.delete("/v1/jobs/{job_id}")
     async def stop_job(request: Request, job_id: str) -> dict[str, object]:
         """Ends it at once: when the reply comes, nothing of it is held any more."""
         job = jobs.find(job_id, client_of(request))
         await job.stop()
         return wire(job, engine, language_of(request))
 
-    @router.get("/{job_id}/audio")
+    @router.get("/v1/jobs/{job_id}/audio")
     async def job_audio(request: Request, job_id: str) -> StreamingResponse:
         """PCM as /v1/audio/speech streams it; an error before the first sound has its status."""
         job = jobs.find(job_id, client_of(request))
@@ -93,7 +93,7 @@ def jobs_router(speaking: Speaking, jobs: Jobs, client_of: Callable[[HTTPConnect
             data, media_type="audio/pcm", headers=stream_headers(job.stream, job.request)
         )
 
-    @router.websocket("/{job_id}/audio")
+    @router.websocket("/v1/jobs/{job_id}/audio")
     async def job_socket(socket: WebSocket, job_id: str) -> None:
         """One text message {type: "audio.start", ...}, binary PCM, then {type: "audio.done"} or {type: "error"}."""
         await socket.accept()

@@ -21,7 +21,7 @@ class PronunciationBody(BaseModel):
 
 
 def pronunciations_router(pronunciations: Pronunciations, voices: VoiceStore) -> APIRouter:
-    router = APIRouter(prefix="/v1/audio/pronunciations")
+    router = APIRouter()
 
     def wire(pronunciation: Pronunciation) -> dict[str, object]:
         voice: dict[str, object] | None = None
@@ -41,17 +41,17 @@ def pronunciations_router(pronunciations: Pronunciations, voices: VoiceStore) ->
         except VoiceNotFound:
             return None
 
-    @router.get("")
+    @router.get("/v1/audio/pronunciations")
     async def list_pronunciations() -> dict[str, object]:
         return {"object": "list", "data": [wire(p) for p in pronunciations.all()]}
 
-    @router.post("", status_code=201)
+    @router.post("/v1/audio/pronunciations", status_code=201)
     async def add_pronunciation(body: PronunciationBody) -> dict[str, object]:
         """From the next request on; a word that is in the list already is said otherwise from then on."""
         voice = voices.find(body.voice).id if body.voice else ""
         return wire(pronunciations.add(body.word, body.said, voice))
 
-    @router.delete("/{pronunciation_id}")
+    @router.delete("/v1/audio/pronunciations/{pronunciation_id}")
     async def delete_pronunciation(pronunciation_id: str) -> dict[str, object]:
         return wire(pronunciations.delete(pronunciation_id)) | {"deleted": True}
 
