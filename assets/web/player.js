@@ -29,6 +29,7 @@ export class Player {
     Object.assign(this, structuredClone(EMPTY));
     this.downloads.clear();
     this.part("replay").hidden = true;
+    delete this.root.dataset.firstBytesMs;
   }
 
   get seed() { return this.job?.seed ?? null; }
@@ -122,6 +123,7 @@ export class Player {
     if (aloud) await this.openAt(0, prebufferMs, () => { this.firstMs ??= performance.now() - asked; });
     for await (const samples of pieces) {
       if (abort !== this.abort) return;
+      this.root.dataset.firstBytesMs ||= performance.now() - asked;
       this.samples.push(samples);
       this.total += samples.length;
       this.sink?.push(samples);
