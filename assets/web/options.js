@@ -86,6 +86,21 @@ export function fillOptions(request) {
   if (sampling.seed !== undefined) { seedLock().checked = true; setSeed(sampling.seed); }
 }
 
+// Says what is wrong with one of these fields, and whether it is one; no sentence: nothing is wrong any more.
+export function markOption(name, sentence = "") {
+  const place = root?.querySelector("[data-part=error]");
+  if (!place) return false;
+  for (const input of root.querySelectorAll("[aria-invalid]")) input.removeAttribute("aria-invalid");
+  const input = sentence && root.querySelector(`[name="${CSS.escape(name)}"]`);
+  place.textContent = input ? sentence : "";
+  place.hidden = !input;
+  if (!input) return false;
+  root.querySelector("#more-options").open = true;
+  input.setAttribute("aria-invalid", "true");
+  input.focus();
+  return true;
+}
+
 // The seed of the take that is heard now: it stays in its field only if it is locked.
 export function usedSeed(seed) {
   lastSeed = seed;

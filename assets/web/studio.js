@@ -1,6 +1,6 @@
 // Joins the page's fields with the player: window.studio is what the buttons of the Studio tab call.
 import { ask, base, loaded, say, sayIn } from "./page.js";
-import { fillOptions, onOptions, readOptions, speed, transport, usedSeed } from "./options.js";
+import { fillOptions, markOption, onOptions, readOptions, speed, transport, usedSeed } from "./options.js";
 import { Player } from "./player.js";
 import { preview } from "./preview.js";
 import { watchEngine } from "./status.js";
@@ -83,7 +83,8 @@ function markField(field, message) {
 function refused(error) {
   if (error.param === "voice") draft = { url: null }; // the library may have forgotten it
   const field = FIELDS[error.param];
-  return Boolean(field && error.told) && markField(field, error.told);
+  if (!error.told) return false;
+  return field ? markField(field, error.told) : markOption(error.param ?? "", error.told);
 }
 
 // What is wrong with a field is forgiven as soon as it is changed.
@@ -106,6 +107,7 @@ window.studio = {
   async speak({ text, source, voice, clip, transcript, seed }) {
     if (!player) return;
     for (const field of Object.values(FIELDS)) markField(field, "");
+    markOption("");
     await player.play(async (signal) => {
       const body = { ...readOptions(), input: text ?? "" };
       if (!body.input.trim()) throw mistake("text.empty", "input"); // known here; the rest the server judges

@@ -127,6 +127,18 @@ def test_speed_seed_and_sampling_are_sent_shown_and_kept(open_on_fakes: OpenPage
     expect(seed).to_have_value("")
 
 
+def test_option_out_of_range_is_refused_at_its_field(open_on_fakes: OpenPage) -> None:
+    page = open_on_fakes()
+    more_options(page)
+    option(page, "temperature").fill("9")
+    page.ask(WORDS)
+    page.wait("refused")
+    expect(page.page.locator("#speech-options [data-part=error]")).to_contain_text("temperature")
+    expect(option(page, "temperature")).to_have_attribute("aria-invalid", "true")
+    option(page, "temperature").fill("")
+    page.hear(WORDS)
+
+
 @pytest.mark.parametrize("quality", ["fast", "best"])
 def test_quality_that_is_chosen_is_sent_and_said(open_on_fakes: OpenPage, quality: str) -> None:
     page = open_on_fakes()
