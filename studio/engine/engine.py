@@ -15,9 +15,10 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from studio.engine.admission import Admission, Ticket
+from studio.engine.crew import Crew, SupervisedWorker
 from studio.engine.lm_ledger import LmLedger
 from studio.engine.outlook import Outlook, Progress
 from studio.engine.quality import EFFORTS, Choice
@@ -37,17 +38,13 @@ from studio.engine.stats import EngineState, EngineStats, InFlight, Recorder, Re
 from studio.engine.stream import SpeechStream
 from studio.engine.utterance import EngineParts, Utterance
 from studio.engine.voicing import Voicing
-from studio.engine.worker import WorkerState
 from studio.errors import (
-    EngineDead,
     EngineDraining,
-    EngineNotReady,
     InvalidRequest,
     RequestAborted,
     StudioError,
     SynthesisError,
 )
-from studio.messages import MessageKey
 from studio.protocols import Clock, SpeechLM, Token2Wav
 from studio.speech import SAMPLE_RATE_HZ, ConversionRequest, Segment, SynthesisRequest
 
@@ -56,18 +53,6 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 GUESSED_TEXT_IDS = 60
 """Ids of a text that is still being written, for the player's start: two sentences."""
-
-
-class SupervisedWorker(Protocol):
-    """What the engine needs of a worker beyond its model: `engine.worker.WorkerProcess`."""
-
-    state: WorkerState
-
-    async def start(self) -> None: ...
-
-    def subscribe(self, observer: Callable[[WorkerState], None]) -> None: ...
-
-    def expected_ready_s(self) -> float: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +86,8 @@ class Engine:
         self._lm = LmLedger(lm)
         self._token2wav = token2wav
         self._text = text_frontend
-        self._workers = tuple(workers)
+        self._crew = Crew(workers, self._fail_all)
+        self._crew.on_ready(self._worker_ready)
         self._recorder = Recorder()
         self._rates = Rates()
         self._admission = Admission(limits.max_running, limits.queue_size, limits.max_per_client)
@@ -112,22 +98,17 @@ class Engine:
         self._utterances: dict[str, Utterance] = {}
         self._outlook = Outlook(self._admission, self._rates, self._utterances)
         self._loop_task: asyncio.Task[None] | None = None
-        self._draining = self._held = False
-        self._was_ready: dict[str, bool] = {}
         self._text_warming: asyncio.Task[None] | None = None
-        self._ready_observers: list[Callable[[], None]] = []
 
     async def start(self) -> None:
         """Start the loop and the workers; returns before they are ready."""
         self._loop_task = asyncio.create_task(self._voicing.run(), name="token2wav loop")
         self._loop_task.add_done_callback(self._loop_ended)
-        for worker in self._workers:
-            worker.subscribe(self._worker_changed)
-            await worker.start()
+        await self._crew.start()
 
     def on_ready(self, observer: Callable[[], None]) -> None:
         """Call an observer whenever a worker has become ready, so also after a restart; in the event loop."""
-        self._ready_observers.append(observer)
+        self._crew.on_ready(observer)
 
     async def submit(self, request: SynthesisRequest) -> SpeechStream:
         """Begin to speak; the caller must close the stream.
@@ -258,7 +239,7 @@ class Engine:
 
     async def hold(self, *, abort: bool) -> None:
         """Let new requests wait in line, and end or wait for those that run; until `release` workers may go."""
-        self._held = True
+        self._crew.held = True
         self._admission.hold()
         running = [u for u in self._utterances.values() if u.ticket.granted.is_set()]
         for utterance in running if abort else ():
@@ -267,7 +248,7 @@ class Engine:
 
     def release(self) -> None:
         """Give places again; who waited runs."""
-        self._held = False
+        self._crew.held = False
         self._admission.release()
 
     @property
@@ -280,40 +261,17 @@ class Engine:
         self._recorder.underruns += count
 
     def state(self) -> EngineState:
-        """What the page shows; the slowest worker speaks for all while not all are ready."""
-        states = tuple(worker.state for worker in self._workers)
-        pending = [s for s in states if s.phase != "ready"]
-        slowest = min(pending, key=lambda s: (s.phase != "failed", s.fraction), default=None)
-        return EngineState(
-            ready=not pending and not self._draining,
-            failed=any(s.phase == "failed" for s in states),
-            draining=self._draining,
-            stage=slowest.stage if slowest else "stage.ready",
-            fraction=sum(s.fraction for s in states) / len(states) if pending else 1.0,
-            expected_ready_s=max((w.expected_ready_s() for w in self._workers), default=0.0),
-            workers=states,
-            running=self._admission.running,
-            waiting=self._admission.waiting,
-        )
+        """What the page shows."""
+        return self._crew.state(self._admission.running, self._admission.waiting)
 
     async def stats(self) -> EngineStats:
         """All that was measured, with the models' own figures where they answer."""
         lm, token2wav = await asyncio.gather(
             self._lm.stats(), self._token2wav.stats(), return_exceptions=True
         )
-        recorder = self._recorder
-        return EngineStats(
-            state=self.state(),
-            finished=dict(recorder.finished),
-            queue_s=recorder.queue_s.snapshot(),
-            ttfa_s=recorder.ttfa_s.snapshot(),
-            rtf=recorder.rtf.snapshot(),
-            step_s=recorder.step_s.snapshot(),
-            batch_rows=recorder.batch_rows.snapshot(),
-            audio_s_total=recorder.audio_s_total,
-            underruns=recorder.underruns,
+        return self._recorder.stats(
+            self.state(),
             measured_rate=self.measured_rate(),
-            last_requests=tuple(recorder.last_requests),
             rows_open=self._voicing.rows_open,
             refused=self._admission.refused,
             lm=_unless_down(lm),
@@ -322,14 +280,14 @@ class Engine:
 
     async def drain(self, timeout_s: float) -> None:
         """Refuse new requests and let the present ones end; those that take longer are ended with an error."""
-        self._draining = True
+        self._crew.draining = True
         self._admission.drain()
         if tasks := [asyncio.create_task(u.ended()) for u in self._utterances.values()]:
             await asyncio.wait(tasks, timeout=timeout_s)
 
     async def close(self) -> None:
         """End everything: requests are told, workers stop."""
-        self._draining = True
+        self._crew.draining = True
         self._admission.drain()
         utterances = list(self._utterances.values())
         self._fail_all(EngineDraining("engine.draining"))
@@ -341,36 +299,13 @@ class Engine:
 
     def refuse_unless_ready(self) -> None:
         """Refuse while the models are not up. Raises EngineNotReady, EngineDraining."""
-        if self._draining:
-            raise EngineDraining("engine.draining")
-        if self._held:  # workers are being restarted on purpose; the line is kept for them
-            return
-        for worker in self._workers:
-            if worker.state.phase == "failed":
-                raise EngineNotReady("engine.failed", reason=worker.state.reason)
-        state = self.state()
-        if not state.ready:
-            seconds = state.expected_ready_s
-            stage = MessageKey(state.stage)
-            raise EngineNotReady("engine.not_ready", stage=stage, seconds=seconds, retry_after_s=seconds)
-
-    def _worker_changed(self, state: WorkerState) -> None:
-        """Tell everyone at once when a worker that was ready is gone: its tokens and rows are lost."""
-        was_ready = self._was_ready.get(state.name, False)
-        self._was_ready[state.name] = state.phase == "ready"
-        if state.phase == "ready" and not was_ready:
-            self._worker_ready()
-        if was_ready and state.phase != "ready" and not (self._draining or self._held):
-            seconds = max(worker.expected_ready_s() for worker in self._workers)
-            self._fail_all(EngineDead("engine.dead", seconds=seconds, retry_after_s=seconds))
+        self._crew.refuse_unless_ready()
 
     def _worker_ready(self) -> None:
         self._rates.worker_started()
         if self._text_warming is None:
             # Not before: until then the page is being loaded, and the first worker leaves a core free.
             self._text_warming = asyncio.create_task(asyncio.to_thread(self._text.warm))
-        for observer in self._ready_observers:
-            observer()
 
     def _fail_all(self, error: StudioError) -> None:
         for utterance in list(self._utterances.values()):

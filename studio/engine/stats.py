@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from studio.engine.worker import WorkerState
 from studio.protocols import LmStats, Token2WavStats
@@ -156,3 +156,19 @@ class Recorder:
     def stepped(self, rows: int, seconds: float) -> None:
         self.batch_rows.observe(rows)
         self.step_s.observe(seconds)
+
+    def stats(self, state: EngineState, **others: Any) -> EngineStats:
+        """Everything at this moment; others: the fields of EngineStats that are not counted here."""
+        return EngineStats(
+            state=state,
+            finished=dict(self.finished),
+            queue_s=self.queue_s.snapshot(),
+            ttfa_s=self.ttfa_s.snapshot(),
+            rtf=self.rtf.snapshot(),
+            step_s=self.step_s.snapshot(),
+            batch_rows=self.batch_rows.snapshot(),
+            audio_s_total=self.audio_s_total,
+            underruns=self.underruns,
+            last_requests=tuple(self.last_requests),
+            **others,
+        )

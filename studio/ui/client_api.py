@@ -55,14 +55,14 @@ def client_api(functions: Functions) -> None:
         made.write_bytes(data)
         return str(made)
 
-    async def preview_text(text: str, voice: str = "") -> dict:  # type: ignore[type-arg]  # Gradio reads the type
+    async def preview_text(text: str, voice: str = "") -> dict:
         """What will be said, what of it differs from the text, and how long it lasts."""
         try:
             return await functions.preview_text(text, voice)
         except StudioError as error:
             raise gr.Error(error.message("en")) from None
 
-    def list_voices() -> list:  # type: ignore[type-arg]
+    def list_voices() -> list:
         """Ids and names, those of /v1/audio/voices."""
         return functions.list_voices()
 
