@@ -54,6 +54,7 @@ class StudioPage:
 
     def open_tab(self, *names: str) -> None:
         """Open the tab that has one of these names; where the screen is narrow it may be in Gradio's menu of tabs."""
+        self.page.wait_for_selector("#player [data-ready]", state="attached", timeout=WAIT_MS)  # it may be loading
         name = re.compile(f"^({'|'.join(names)})$")
         tab = self.page.get_by_role("tab", name=name)
         if not tab.is_visible():

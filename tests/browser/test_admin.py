@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import threading
 from collections.abc import Iterator
 
@@ -12,7 +11,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import PHONE, OpenPage
-from tests.browser.studio_page import WAIT_MS
+from tests.browser.studio_page import WAIT_MS, StudioPage
 from tests.real_studio import ADMIN_PASSWORD, RealStudio
 
 TEXT = "The old lighthouse keeper climbed the narrow stairs every evening."
@@ -20,11 +19,12 @@ TEXT = "The old lighthouse keeper climbed the narrow stairs every evening."
 
 @pytest.fixture
 def admin(open_page: OpenPage) -> Page:
-    return enter(open_page().page)
+    return enter(open_page())
 
 
-def enter(page: Page) -> Page:
-    page.get_by_role("tab", name=re.compile("Admin|管理")).click()
+def enter(opened: StudioPage) -> Page:
+    opened.open_tab("Admin", "管理")
+    page = opened.page
     page.locator("#admin [data-ready]").wait_for()
     page.locator("#admin input[name=password]").fill(ADMIN_PASSWORD)
     page.keyboard.press("Enter")
@@ -113,6 +113,6 @@ def test_engine_restarts_under_two_waiting_requests_and_a_bad_value_is_taken_bac
 
 
 def test_tab_fits_a_phone_and_speaks_chinese(open_page: OpenPage) -> None:
-    page = enter(open_page(locale="zh-CN", theme="dark", viewport=PHONE).page)
+    page = enter(open_page(locale="zh-CN", theme="dark", viewport=PHONE))
     expect(page.locator("#admin h2").first).to_have_text("现在")
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
