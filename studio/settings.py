@@ -38,7 +38,7 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    host: str = knob("127.0.0.1", "Address to listen on; 0.0.0.0 for all.", group="server")
+    host: str = knob("127.0.0.1", "Address to listen on; 0.0.0.0 for all, as by default on a Hugging Face Space.", group="server")
     port: int = knob(7860, "Port to listen on.", group="server", ge=0, le=65535)
     root_path: str = knob("", "Path prefix that a proxy strips, such as /tts.", group="server")
     ssl_certfile: str = knob("", "TLS certificate; with ssl_keyfile the page is https, which microphones need off localhost.", group="server")
@@ -126,7 +126,8 @@ def load(argv: Sequence[str], environ: Mapping[str, str] | None = None) -> Setti
     environ = os.environ if environ is None else environ
     flags = _read_flags(argv)
     config = flags.pop("config", None) or environ.get(PREFIX + "CONFIG")
-    merged: dict[str, object] = {}
+    # A Space shows what listens on all addresses; everywhere else only this machine is let in by default.
+    merged: dict[str, object] = {"host": "0.0.0.0"} if environ.get("SPACE_ID") else {}
     if config:
         merged.update(_known(_read_file(Path(str(config))), "", str))
     names = {k: v for k, v in environ.items() if k.startswith(PREFIX) and k != PREFIX + "CONFIG"}

@@ -46,6 +46,11 @@ class Machine:
     audio_s_per_s: float | None
     first_sound_s: float | None
 
+    @property
+    def memory_unknown(self) -> bool:
+        """Whether nothing can be said of what fits: a GPU whose memory no worker has told yet."""
+        return self.device != "cpu" and not self.memory_bytes
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -90,5 +95,5 @@ def plan(settings: Settings, sizes: LmSizes, machine: Machine, prompt_s: float =
         first_s *= max(1.0, streams / max(rate, 1e-3))
     return Plan(
         per_token, blocks, blocks * settings.block_size, tokens, request_blocks, streams, bound, first_s, rate,
-        blocks * settings.block_size >= settings.max_model_len,
+        machine.memory_unknown or blocks * settings.block_size >= settings.max_model_len,
     )  # fmt: skip

@@ -22,6 +22,8 @@ from studio.settings import Settings
 
 logger = logging.getLogger(__name__)
 
+SELF_TEST_TIMEOUT_S = 120.0
+"""Speech that does not end in this time counts as a failed try; a slow CPU needs seconds."""
 Phase = Literal["idle", "holding", "restarting", "testing", "rolling back", "failed"]
 
 
@@ -67,6 +69,8 @@ class Tuning:
     plan: Callable[[Settings], Plan]
     apply: Callable[[Settings], None]
     self_test: Callable[[], Awaitable[float]]
+    drain_timeout_s: float = 180.0
+    """How long those who run are waited for before they are ended."""
     phase: Phase = "idle"
     reason: str = ""
     """Why the last change was taken back; empty after one that went well."""
@@ -92,7 +96,7 @@ class Tuning:
         if self._task is not None and not self._task.done():
             raise AdminBusy("admin.busy")
         preview = self.preview(changes)
-        if not preview.after.fits and not force:
+        if "lm" in preview.workers and not preview.after.fits and not force:
             tokens, wanted = preview.after.kv_tokens, preview.settings.max_model_len
             raise InvalidRequest("admin.does_not_fit", param="max_model_len", tokens=tokens, wanted=wanted)
         self._task = asyncio.create_task(self._change(preview, who, abort), name="tuning")
@@ -114,14 +118,14 @@ class Tuning:
         try:
             if preview.workers:
                 self.phase = "holding"
-                await self.engine.hold(abort=abort)
+                await self._hold(abort)
                 await self._restart(preview.workers, new)
             self.apply(new)
             self.settings = new
         except Exception as error:  # whatever it is, the last good settings must come back
             if not isinstance(error, StudioError):
                 logger.exception("settings could not be changed")
-            self.reason = str(error)
+            self.reason = str(error) or type(error).__name__
             outcome = await self._back(preview.workers, old)
         finally:
             self.engine.release()
@@ -130,11 +134,18 @@ class Tuning:
         logger.warning("settings %s by %s: %s %s", outcome, who, after, self.reason)
         self.log.add(who, before, after, outcome, self.reason, asdict(preview.after), self._found())
 
+    async def _hold(self, abort: bool) -> None:
+        """Let new requests wait; those that run and do not end in time are ended, so that no one listener rules."""
+        try:
+            await asyncio.wait_for(self.engine.hold(abort=abort), self.drain_timeout_s)
+        except TimeoutError:
+            await asyncio.wait_for(self.engine.hold(abort=True), self.drain_timeout_s)
+
     async def _restart(self, names: tuple[str, ...], settings: Settings) -> None:
         self.phase = "restarting"
         await self._start(names, settings)
         self.phase = "testing"
-        await self.self_test()
+        await asyncio.wait_for(self.self_test(), SELF_TEST_TIMEOUT_S)
 
     async def _start(self, names: tuple[str, ...], settings: Settings) -> None:
         await asyncio.gather(*(self.workers[name].restart(settings.for_worker()) for name in names))

@@ -250,3 +250,12 @@ def choose_device(wanted: str) -> Device:
         return "cpu" if wanted == "cpu" else "cuda"
     found = installed_version()
     return "cuda" if found and found[0] == "vllm" and Path("/dev/nvidiactl").exists() else "cpu"
+
+
+def gpu_memory_bytes(device: Device) -> int:
+    """Memory of the GPU that the engine uses; 0 on a CPU. Asks the driver, since CUDA belongs to the engine's process."""
+    if device == "cpu":
+        return 0
+    from vllm.platforms import current_platform
+
+    return int(current_platform.get_device_total_memory())

@@ -299,6 +299,7 @@ async def setup(values: dict[str, Any], report: Report) -> Service:
         "device": options.device,
         "engine_pids": lm.engine_pids,
         "threads": options.threads,
+        "gpu_memory_bytes": vllm_compat.gpu_memory_bytes(options.device),
         "speech_codes": lm.layout.speech_codes,
         "kv_cache_blocks": stats.kv_cache_blocks,
         "block_size_tokens": stats.block_size_tokens,

@@ -32,6 +32,10 @@ class Started:
     ready_s: float
 
 
+OPEN = ("--api-key", "", "--ssl-certfile", "", "--ssl-keyfile", "", "--root-path", "")
+"""It is ours and on this machine only, whatever the environment asks of other studios."""
+
+
 @contextlib.asynccontextmanager
 async def started(flags: Sequence[str] = ()) -> AsyncIterator[Started]:
     """Run app.py on a free port with a library of its own, until the block ends.
@@ -52,6 +56,7 @@ async def started(flags: Sequence[str] = ()) -> AsyncIterator[Started]:
             "--log-level",
             "warning",
             *flags,
+            *OPEN,
         ]
         begin_s = time.monotonic()
         process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, start_new_session=True)

@@ -210,6 +210,23 @@ def test_requests_that_run_can_be_ended_for_a_restart(looked_after: Service) -> 
     assert replies[0].status_code == 503 and looked_after.engine.state().ready
 
 
+def test_request_that_never_ends_does_not_hold_a_change_for_ever(looked_after: Service) -> None:
+    client = enter(looked_after)
+    looked_after.office.tuning.drain_timeout_s = 0.0
+    never = asyncio.Event()
+    looked_after.lm.enqueue(WaitFor(never), Finish())
+    replies: list[httpx.Response] = []
+    waiting = threading.Thread(target=lambda: replies.append(speech(looked_after)))
+    waiting.start()
+    looked_after.until(lambda: looked_after.engine.state().running == 1)
+    client.post("/admin/apply", json={"changes": {"max_num_seqs": 4}}).raise_for_status()
+    settle(looked_after)
+    waiting.join(30)
+    assert replies[0].status_code == 503
+    looked_after.until(looked_after.is_idle)
+    assert speech(looked_after).status_code == 200
+
+
 def test_preview_compares_the_plans(looked_after: Service) -> None:
     found = enter(looked_after).post("/admin/preview", json={"changes": {"kv_cache_gib": 1.0}}).json()
     assert found["names"] == ["kv_cache_gib"] and found["workers"] == ["lm"]

@@ -61,6 +61,10 @@ def test_plan_of_a_gpu_leaves_room_for_the_weights() -> None:
     assert found.kv_blocks == (5 * 10**9 - 10**9) // (32 * 2 * 8 * 2 * 64 * 2)
 
 
+def test_plan_of_a_gpu_that_told_no_memory_refuses_nothing() -> None:
+    assert plan(Settings(), SIZES, Machine("cuda", 0, None, None)).fits
+
+
 def test_sessions_end_by_themselves_and_failures_are_forgiven_in_time() -> None:
     clock = ManualClock()
     access = AdminAccess("secret", clock)

@@ -52,3 +52,9 @@ def test_every_setting_says_what_it_does_and_when_it_acts() -> None:
     for name, info in table().items():
         assert info.description and info.description.endswith("."), name
         assert extra(info, "group") and extra(info, "applies"), name
+
+
+def test_a_space_listens_on_all_addresses_unless_told_otherwise() -> None:
+    assert load([], {}).host == "127.0.0.1"
+    assert load([], {"SPACE_ID": "me/studio"}).host == "0.0.0.0"
+    assert load(["--host", "127.0.0.1"], {"SPACE_ID": "me/studio"}).host == "127.0.0.1"
