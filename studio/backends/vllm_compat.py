@@ -253,7 +253,7 @@ def choose_device(wanted: str) -> Device:
 
 
 def gpu_memory_bytes(device: Device) -> int:
-    """Memory of the GPU that the engine uses; 0 on a CPU. Asks the driver, since CUDA belongs to the engine's process."""
+    """Memory of the GPU that the engine uses; 0 on a CPU. Asks the driver: CUDA belongs to the engine's process."""
     if device == "cpu":
         return 0
     from vllm.platforms import current_platform
