@@ -31,6 +31,7 @@ class Speaking:
         model: ServedModel,
         takes: TakeRecorder,
         pronunciations: Pronunciations,
+        max_text_chars: int,
     ) -> None:
         self.engine = engine
         self.model = model
@@ -38,6 +39,7 @@ class Speaking:
         self._prompts = prompts
         self._takes = takes
         self._pronunciations = pronunciations
+        self._max_text_chars = max_text_chars
 
     async def request_of(self, body: SpeechBody, client: str) -> tuple[SynthesisRequest, Voice]:
         """What the engine is asked for, and the voice, with whose defaults it is. Raises as `begin`, but QueueFull."""
@@ -47,8 +49,14 @@ class Speaking:
         return synthesis_of(body, prompt, client, self.model, read_as if read_as != body.input else ""), voice
 
     def respelled(self, text: str, voice: str) -> str:
-        """The text as a voice, by id, is to read it."""
+        """The text as a voice, by id, is to read it. Raises InvalidRequest if it is too long, before it is read."""
+        self._refuse_long(len(text))
         return self._pronunciations.respell(text, voice)
+
+    def _refuse_long(self, characters: int) -> None:
+        if characters > self._max_text_chars:
+            limit = self._max_text_chars
+            raise InvalidRequest("text.too_long", param="input", characters=characters, limit=limit)
 
     def _judged(self, body: SpeechBody) -> tuple[SpeechBody, Voice]:
         """The body with its voice's defaults, once all that can be judged before any work is good."""
@@ -74,9 +82,11 @@ class Speaking:
         return await self.engine.submit_arriving(request, self._respelled_words(pieces, voice.id)), request
 
     async def _respelled_words(self, pieces: AsyncIterator[str], voice: str) -> AsyncIterator[str]:
-        """Whole words as the voice is to read them, as soon as they are whole."""
-        waiting = ""
+        """Whole words as the voice is to read them, as soon as they are whole. Raises InvalidRequest as `begin`."""
+        waiting, characters = "", 0
         async for piece in pieces:
+            characters += len(piece)
+            self._refuse_long(characters)
             ready, waiting = up_to_a_blank(waiting + piece)
             if ready:
                 yield self.respelled(ready, voice)

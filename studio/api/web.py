@@ -124,7 +124,7 @@ def build_web(
     recorder = TakeRecorder(takes, model.name)
     scripts = ScriptStore(settings.folder("scripts"))
     pronunciations = Pronunciations(settings.folder("library"))
-    speaking = Speaking(engine, store, prompts, model, recorder, pronunciations)
+    speaking = Speaking(engine, store, prompts, model, recorder, pronunciations, settings.max_text_chars)
     runner = ScriptRunner(engine, scripts, takes, recorder, LineRequests(speaking), settings.script_lines_at_once)
     errors.install(app)
     jobs = Jobs()

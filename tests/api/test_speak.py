@@ -96,3 +96,15 @@ def test_quality_that_is_asked_for_is_given_and_told(service, quality: str) -> N
 def test_automatic_quality_says_what_it_chose(service) -> None:
     reply = speak(service, quality="auto")
     assert reply.headers["x-quality"] in ("fast", "balanced", "best") and reply.headers["x-quality-reason"]
+
+
+def test_text_is_judged_by_its_length_before_it_is_respelled(service, list_of_words: str) -> None:
+    httpx.post(list_of_words, json={"word": "two", "said": "too too too"})
+    text = "two " * 20_000
+    for refused in (
+        preview(service, text),
+        httpx.post(f"{service.url}/v1/audio/speech", json=body(input=text)),
+        httpx.post(f"{service.url}/v1/jobs", json=body(input=text)),
+    ):
+        error = refused.json()["error"]
+        assert (refused.status_code, error["param"]) == (400, "input") and "80000 characters" in error["message"]

@@ -56,7 +56,7 @@ def test_adding_again_replaces_and_a_restart_keeps_all(words: Pronunciations, tm
     again = Pronunciations(tmp_path)
     assert [(p.word, p.said) for p in again.all()] == [("Data", "day-ta")]
     again.delete(again.all()[0].id)
-    assert words.all() == [] and words.respell("data", "v") == "data"
+    assert words.all() == [] and again.respell("data", "v") == "data"
     with pytest.raises(NotFound):
         words.delete("nothing")
     again.close()
@@ -72,3 +72,30 @@ def test_letters_of_patterns_are_taken_as_they_are(words: Pronunciations) -> Non
     words.add("C++", "see plus plus")
     words.add("a.b", "ay bee")
     assert words.respell("C++ and a.b, not axb", "v") == "see plus plus and ay bee, not axb"
+
+
+def test_words_begin_and_end_with_any_letter_and_the_longest_that_fits_is_said(words: Pronunciations) -> None:
+    words.add("new york city", "en why see")
+    words.add("New York", "Nu York")
+    words.add(".net", "dot net")
+    words.add("Москва", "Maskva")
+    assert words.respell("NEW YORK citys, new york city; ASP.NET москва", "v") == (
+        "Nu York citys, en why see; ASPdot net Maskva"
+    )
+
+
+def test_word_for_one_voice_hides_no_shorter_one_from_another(words: Pronunciations) -> None:
+    words.add("read out", "red out", voice="one")
+    words.add("read", "reed")
+    assert words.respell("read out", "other") == "reed out"
+
+
+def test_full_list_is_respelled_word_by_word(words: Pronunciations, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("studio.library.pronunciations.MOST", 40)
+    for n in range(40):
+        words.add(f"w {n}", f"said{n}")
+    assert words.respell(" ".join(f"w {n}" for n in range(41)), "v").split() == [
+        *(f"said{n}" for n in range(40)), "w", "40",
+    ]  # fmt: skip
+    with pytest.raises(InvalidRequest):
+        words.add("one more", "x")
