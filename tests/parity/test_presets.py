@@ -17,6 +17,10 @@ def written(folder: Path, stored: Any) -> Path:
     return folder
 
 
+def prompted(tokens: torch.Tensor, mel: torch.Tensor) -> dict[str, torch.Tensor]:
+    return {"embedding": torch.ones(192), "flow_prompt_speech_token": tokens, "prompt_speech_feat": mel}
+
+
 def test_preset_is_an_embedding_alone(tmp_path: Path) -> None:
     found = read_presets(written(tmp_path, {"中文女": {"embedding": torch.arange(192.0)[None]}}))
     assert found["中文女"].modes[0] == "preset"
@@ -50,6 +54,13 @@ def test_checkpoint_without_the_file_has_none(tmp_path: Path) -> None:
         ({"a": {}}, "'a' has no speaker embedding"),
         ({"a": {"embedding": torch.zeros(1, 100)}}, "192"),
         ({"a": {"embedding": torch.full((192,), float("nan"))}}, "finite"),
+        ({"a": {"embedding": torch.zeros(1).expand(192_000_000_000)}}, "192"),
+        ({"a": prompted(torch.zeros(1).expand(3_000_000_000), torch.zeros(2, 80))}, "more than the 775"),
+        ({"a": prompted(torch.zeros(1), torch.zeros(1).expand(37_500_000, 80))}, "more than the 124000"),
+        ({"a": prompted(torch.zeros(1), torch.full((2, 80), float("inf")))}, "finite"),
+        ({"a": prompted(torch.zeros(1), torch.zeros(2, 79))}, "reshape"),
+        ({"a": prompted(torch.full((1,), -3), torch.zeros(2, 80))}, "negative"),
+        ({str(n): {} for n in range(1001)}, "1001 voices"),
     ],
 )
 def test_entry_that_is_no_voice_is_named(tmp_path: Path, stored: Any, told: str) -> None:
