@@ -8,6 +8,7 @@ means the official model.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,11 @@ from studio.speech import MODES, SOUND_TAGS, Mode, Sampling
 FILE = "cosyvoice2.yaml"
 FILE_3 = "cosyvoice3.yaml"
 TOKENIZER_FOLDER = "CosyVoice-BlankEN"
+LM_SIZES = (
+    "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+    "num_key_value_heads",
+)  # fmt: skip
+"""What a speech LM's config.json must say, each a whole number."""
 VOICE_ENCODERS = ("campplus.onnx", "speech_tokenizer_v2.onnx")
 VOICE_ENCODERS_3 = ("campplus.onnx", "speech_tokenizer_v3.onnx")
 PRESETS = "spk2info.pt"
@@ -125,6 +131,31 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     if reason:
         raise CheckpointError("checkpoint.unreadable", file=file.name, reason=reason, folder=folder)
     return checkpoint
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """A config.json as a table. Raises CheckpointError if it is missing or no JSON object."""
+    if not path.is_file():
+        raise CheckpointError("checkpoint.missing_file", file=path.name, folder=path.parent)
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise CheckpointError("checkpoint.unreadable", file=path.name, reason=error) from error
+    if not isinstance(config, dict):
+        raise CheckpointError("checkpoint.unreadable", file=path.name, reason="it is no JSON object")
+    return config
+
+
+def read_lm_config(path: Path) -> dict[str, Any]:
+    """The config.json of the tokenizer folder, with the speech LM's sizes. Raises CheckpointError for a bad one."""
+    config = read_config(path)
+    if config.get("head_dim") is None:  # what Qwen2's own reader takes for none
+        config.pop("head_dim", None)
+    for name in (*LM_SIZES, *(("head_dim",) if "head_dim" in config else ())):
+        if type(config.get(name)) is not int or config[name] < 1:
+            reason = f"{name} is {config[name]!r}" if name in config else f"it has no {name}"
+            raise CheckpointError("checkpoint.unreadable", file=path.name, reason=reason)
+    return config
 
 
 def layout_of(present: Collection[str]) -> tuple[tuple[str, ...], ...]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
-from studio.checkpoint import Checkpoint
+from studio.checkpoint import Checkpoint, read_lm_config
 from studio.settings import Settings
 from studio.speech import TOKEN_RATE_HZ
 
@@ -25,14 +24,13 @@ class LmSizes:
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> LmSizes:
-        """From the config.json of its tokenizer folder, and its weight file."""
-        sizes = json.loads((checkpoint.tokenizer_folder / "config.json").read_text(encoding="utf-8"))
+        """From the config.json of its tokenizer folder, and its weight file. Raises CheckpointError for a bad one."""
+        sizes = read_lm_config(checkpoint.tokenizer_folder / "config.json")
         files = (checkpoint.folder / name for name in ("llm.safetensors", "llm.pt"))
-        heads = int(sizes["num_attention_heads"])
         return cls(
-            int(sizes["num_hidden_layers"]),
-            int(sizes.get("num_key_value_heads", heads)),
-            int(sizes.get("head_dim", int(sizes["hidden_size"]) // heads)),
+            sizes["num_hidden_layers"],
+            sizes["num_key_value_heads"],
+            sizes.get("head_dim") or sizes["hidden_size"] // sizes["num_attention_heads"],
             next((f.stat().st_size for f in files if f.is_file()), 0),
         )
 

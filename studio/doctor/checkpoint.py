@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,14 +19,14 @@ from studio.checkpoint import (
     check_file,
     layout_of,
     read_checkpoint,
+    read_lm_config,
 )
 from studio.doctor.finding import Finding
 from studio.errors import StudioError
-from studio.hub.download import MANIFEST
-from studio.hub.listing import RemoteFile
+from studio.hub.download import MANIFEST, read_manifest
 from studio.models.prompt.encoder import OnnxPromptEncoder
 from studio.models.prompt.presets import read_presets
-from studio.models.speech_lm.convert import check_tensors, read_config
+from studio.models.speech_lm.convert import check_tensors
 from studio.models.tensor_files import open_tensors
 from studio.models.weights import WeightsError
 from studio.speech import PROMPT_RATE_HZ
@@ -72,10 +71,14 @@ class CheckpointExam:
 
     def _as_fetched(self) -> Iterator[Finding]:
         """Files against the hashes that the hub listed; nothing to say of a folder that came another way."""
-        if not (self._folder / MANIFEST).is_file():
+        try:
+            listed = read_manifest(self._folder)
+        except StudioError as error:
+            yield Finding("FAULT", MANIFEST, str(error))
             return
-        listed = json.loads((self._folder / MANIFEST).read_text(encoding="utf-8"))["files"]
-        files = [file for file in (RemoteFile(**entry) for entry in listed) if (self._folder / file.path).is_file()]
+        if not listed:
+            return
+        files = [file for file in listed if (self._folder / file.path).is_file()]
         wrong = [file.path for file in files if file.hash_of(self._folder / file.path) != file.hash]
         for path in wrong:
             yield Finding("FAULT", path, "changed since it was fetched: delete it, and the next start fetches it again")
@@ -94,13 +97,13 @@ class CheckpointExam:
 
     def _tokenizer(self) -> str:
         size = load_tokenizer(self._folder / TOKENIZER_FOLDER, 2 if self._layout is LAYOUT else 3).get_vocab_size()
-        room = read_config(self._folder / TOKENIZER_FOLDER / "config.json").get("vocab_size", 0)
+        room = read_lm_config(self._folder / TOKENIZER_FOLDER / "config.json")["vocab_size"]
         if size > room:
             raise WeightsError(f"the tokenizer has {size} ids, the speech LM {room}: take both from one checkpoint")
         return f"{size} ids"
 
     def _speech_lm(self) -> str:
-        config = read_config(self._folder / TOKENIZER_FOLDER / "config.json")
+        config = read_lm_config(self._folder / TOKENIZER_FOLDER / "config.json")
         with open_tensors(llm_file(self._folder)) as source:
             layout = check_tensors(source, config)
             values = sum(int(np.prod(shape)) for shape in source.shapes.values())

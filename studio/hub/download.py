@@ -20,7 +20,7 @@ from typing import TypeVar
 import httpx
 
 from studio import __version__
-from studio.errors import HubError
+from studio.errors import CheckpointError, HubError
 from studio.hub.listing import RemoteFile, Repository
 from studio.hub.transfer import TryAgain, WrongContent, check_status, part_of, size_of, transfer
 from studio.protocols import Clock
@@ -33,6 +33,17 @@ SPARE_BYTES = 1 << 28
 TIMEOUT = httpx.Timeout(20.0, read=60.0)
 
 T = TypeVar("T")
+
+
+def read_manifest(folder: Path) -> tuple[RemoteFile, ...]:
+    """What was listed when this folder was fetched; () where nothing was. Raises CheckpointError if it is damaged."""
+    try:
+        kept = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        return tuple(RemoteFile(**file) for file in kept["files"])
+    except FileNotFoundError:
+        return ()
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError("checkpoint.manifest", file=MANIFEST, folder=folder) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +108,9 @@ class Download:
     def _pinned(self) -> tuple[RemoteFile, ...]:
         """What was listed at the first run; () if there was none."""
         try:
-            kept = json.loads((self.folder / MANIFEST).read_text(encoding="utf-8"))
-            return tuple(RemoteFile(**file) for file in kept["files"])
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
-            return ()
+            return read_manifest(self.folder)
+        except CheckpointError:
+            return ()  # listed anew
 
     async def _list(self, client: httpx.AsyncClient) -> tuple[RemoteFile, ...]:
         async def ask() -> object:
@@ -136,16 +146,16 @@ class Download:
 
     async def _fetch(self, client: httpx.AsyncClient, file: RemoteFile) -> None:
         self.progress = replace(self.progress, file=file.path)
-        target, wrong = self.folder / file.path, 0
+        target, url, wrong = self.folder / file.path, self.repository.url_of(file), 0
 
         async def once() -> None:
             nonlocal wrong
             try:
-                await transfer(client, file, target, self._received)
+                await transfer(client, file, url, target, self._received)
             except WrongContent as error:
                 wrong += 1
                 if wrong > 1:
-                    host = httpx.URL(file.url).host
+                    host = httpx.URL(url).host
                     raise HubError("hub.wrong_content", file=file.path, host=host, folder=self.folder) from error
                 raise
 

@@ -24,11 +24,14 @@ REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class RemoteFile:
-    """One file of a repository. Exactly one of the hashes is known: sha256, or git's own of small files."""
+    """One file of a repository. Exactly one of the hashes is known: sha256, or git's own of small files.
+
+    revision: what its address names; the commit, where the hub tells it.
+    """
 
     path: str
     size: int
-    url: str
+    revision: str
     sha256: str = ""
     git_sha1: str = ""
 
@@ -78,6 +81,13 @@ class Repository:
             return f"{self.base}/api/v1/models/{self.id}/repo/files?{query}"
         return f"{self.base}/api/models/{self.id}/revision/{quote(self.revision or 'main', safe='')}?blobs=true"
 
+    def url_of(self, file: RemoteFile) -> str:
+        """Where a file is at the endpoint of today, which may be another than when it was listed."""
+        if self.hub == "modelscope":
+            query = urlencode({"Revision": file.revision, "FilePath": file.path})
+            return f"{self.base}/api/v1/models/{self.id}/repo?{query}"
+        return f"{self.base}/{self.id}/resolve/{quote(file.revision, safe='')}/{quote(file.path)}"
+
     def read_listing(self, found: Any) -> tuple[RemoteFile, ...]:
         """The files that a checkpoint needs, of what the hub answered to listing_url.
 
@@ -93,15 +103,14 @@ class Repository:
         return tuple(files[path] for path in wanted)
 
     def _huggingface(self, found: Mapping[str, Any]) -> dict[str, RemoteFile]:
-        """Every address names the commit, so that a push in the middle of a download changes nothing."""
+        """Every file names the commit, so that a push in the middle of a download changes nothing."""
         commit, files = str(found["sha"]), {}
         for entry in found["siblings"]:
             path, large = str(entry["rfilename"]), entry.get("lfs")
-            url = f"{self.base}/{self.id}/resolve/{quote(commit, safe='')}/{quote(path)}"
             if large:
-                files[path] = RemoteFile(path, int(large["size"]), url, sha256=str(large["sha256"]).lower())
+                files[path] = RemoteFile(path, int(large["size"]), commit, sha256=str(large["sha256"]).lower())
             else:
-                files[path] = RemoteFile(path, int(entry["size"]), url, git_sha1=str(entry["blobId"]).lower())
+                files[path] = RemoteFile(path, int(entry["size"]), commit, git_sha1=str(entry["blobId"]).lower())
         return files
 
     def _modelscope(self, found: Mapping[str, Any]) -> dict[str, RemoteFile]:
@@ -110,7 +119,6 @@ class Repository:
             if entry.get("Type") == "tree":
                 continue
             path = str(entry["Path"])
-            query = urlencode({"Revision": self.revision or "master", "FilePath": path})
-            url = f"{self.base}/api/v1/models/{self.id}/repo?{query}"
-            files[path] = RemoteFile(path, int(entry["Size"]), url, sha256=str(entry["Sha256"]).lower())
+            revision = self.revision or "master"
+            files[path] = RemoteFile(path, int(entry["Size"]), revision, sha256=str(entry["Sha256"]).lower())
         return files

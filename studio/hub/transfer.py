@@ -38,15 +38,17 @@ def size_of(path: Path) -> int:
     return path.stat().st_size if path.is_file() else 0
 
 
-async def transfer(client: httpx.AsyncClient, file: RemoteFile, target: Path, received: Received) -> None:
-    """Fetch what is not there yet, once.
+async def transfer(
+    client: httpx.AsyncClient, file: RemoteFile, url: str, target: Path, received: Received
+) -> None:
+    """Fetch from url what is not there yet, once.
 
     Raises: TryAgain for what passes, with what came so far kept; WrongContent, with nothing kept; HubError else.
     """
     part = part_of(target)
     if size_of(part) != file.size:
         try:
-            await _receive(client, file, part, received)
+            await _receive(client, file, url, part, received)
         except httpx.RequestError as error:
             raise TryAgain(f"{file.path}: {type(error).__name__} {error}".rstrip()) from error
         except OSError as error:
@@ -59,11 +61,13 @@ async def transfer(client: httpx.AsyncClient, file: RemoteFile, target: Path, re
     os.replace(part, target)
 
 
-async def _receive(client: httpx.AsyncClient, file: RemoteFile, part: Path, received: Received) -> None:
+async def _receive(
+    client: httpx.AsyncClient, file: RemoteFile, url: str, part: Path, received: Received
+) -> None:
     """Append to the part from where it ends; begin anew where the server cannot continue."""
     have = size_of(part)
     headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
-    async with client.stream("GET", file.url, headers=headers) as reply:
+    async with client.stream("GET", url, headers=headers) as reply:
         if reply.status_code == 416:
             _discard(part, received)
         check_status(reply)

@@ -64,7 +64,7 @@ async def test_only_the_files_of_a_checkpoint_are_fetched(hub, tmp_path, name):
 
 async def test_the_revision_is_pinned_and_a_second_start_asks_nobody(hub, tmp_path):
     folder = await download_of(hub, tmp_path).run()
-    assert COMMIT in json.loads((folder / MANIFEST).read_text())["files"][1]["url"]
+    assert json.loads((folder / MANIFEST).read_text())["files"][1]["revision"] == COMMIT
     asked = len(hub.asked)
     assert await download_of(hub, tmp_path).run() == folder
     assert len(hub.asked) == asked
@@ -89,6 +89,24 @@ async def test_a_download_that_was_ended_is_taken_up_by_the_next_start(hub, tmp_
     assert_whole(await again.run(), hub)
     assert 0 < again.progress.had_bytes < again.progress.total_bytes
     assert hub.ranges(LLM)[-1].startswith("bytes=") and hub.asked.count(("listing", "")) == 1
+
+
+@pytest.mark.parametrize("name", ["huggingface", "modelscope"])
+async def test_a_start_with_another_endpoint_goes_on_there(hub, tmp_path, name):
+    hub.faults[LLM] = [Fault(cut_after=4_000_000), *[Fault(status=503)] * PATIENCE]
+    with pytest.raises(HubError, match=r"or a mirror in HF_ENDPOINT"):
+        await download_of(hub, tmp_path, name=name).run()
+    asked = len(hub.asked)
+    with hub_server.running(hub.files) as mirror:
+        assert_whole(await download_of(mirror, tmp_path, name=name).run(), hub)
+    assert len(hub.asked) == asked and mirror.ranges(LLM)[0].startswith("bytes=")
+
+
+async def test_a_damaged_listing_is_made_anew(hub, tmp_path):
+    folder = await download_of(hub, tmp_path).run()
+    for damaged in ("{", "[]", '{"files": [{"path": "llm.pt"}]}'):
+        (folder / MANIFEST).write_text(damaged)
+        assert_whole(await download_of(hub, tmp_path).run(), hub)
 
 
 async def test_5xx_and_429_are_waited_out_and_the_hub_says_how_long(hub, tmp_path):

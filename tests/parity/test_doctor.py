@@ -43,6 +43,11 @@ def change(path: Path, **tensors: torch.Tensor | None) -> None:
     torch.save({k: v for k, v in stored.items() if v is not None}, path)
 
 
+def unset(path: Path, name: str) -> None:
+    """Write a config again without one of its rows."""
+    path.write_text(json.dumps({k: v for k, v in json.loads(path.read_text()).items() if k != name}))
+
+
 class Code:
     def __reduce__(self) -> tuple[object, ...]:
         return os.mkdir, ("hacked",)
@@ -86,6 +91,10 @@ FAULTS: dict[str, tuple[Callable[[Path], object], str, str]] = {
     "config that is no JSON": (
         lambda f: (f / "CosyVoice-BlankEN/config.json").write_text("{"), "CosyVoice-BlankEN", "config.json",
     ),
+    "config without a size": (
+        lambda f: unset(f / "CosyVoice-BlankEN/config.json", "hidden_size"),
+        "speech LM", "config.json .*no hidden_size",
+    ),
     "tokenizer without merges": (
         lambda f: (f / "CosyVoice-BlankEN/merges.txt").unlink(), "CosyVoice-BlankEN/merges.txt", "is missing",
     ),
@@ -116,10 +125,16 @@ def test_each_fault_is_found_and_named_once(folder, fault):
 def test_a_file_that_changed_since_it_was_fetched_is_found(folder):
     path = folder / "flow.pt"
     content = path.read_bytes()
-    listed = {"path": "flow.pt", "size": len(content), "url": "http://hub", "sha256": "0" * 64}
+    listed = {"path": "flow.pt", "size": len(content), "revision": "main", "sha256": "0" * 64}
     (folder / MANIFEST).write_text(json.dumps({"files": [listed]}))
     (finding,) = [f for f in CheckpointExam(folder).findings() if f.verdict == "FAULT"]
     assert finding.subject == "flow.pt" and "the next start fetches it again" in finding.detail
+
+
+def test_a_damaged_listing_is_named_with_the_remedy(folder):
+    (folder / MANIFEST).write_text("{")
+    (finding,) = [f for f in CheckpointExam(folder).findings() if f.verdict == "FAULT"]
+    assert finding.subject == MANIFEST and "Delete it" in finding.detail
 
 
 def test_the_command_ends_with_1_where_something_hinders_and_does_not_speak_then(folder, tmp_path, capsys):

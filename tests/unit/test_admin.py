@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 
 import pytest
 
@@ -14,8 +15,9 @@ from studio.admin.monitor import COARSE_EVERY, FINE_SAMPLES, Monitor
 from studio.admin.planner import LmSizes, Machine, plan
 from studio.admin.processes import ProcessMeter
 from studio.backends.fake import ManualClock
+from studio.checkpoint import TOKENIZER_FOLDER, Checkpoint
 from studio.engine.stats import EngineState, EngineStats, Histogram, InFlight
-from studio.errors import AdminLocked, AdminRefused
+from studio.errors import AdminLocked, AdminRefused, CheckpointError
 from studio.protocols import LmStats
 from studio.settings import Settings
 
@@ -45,6 +47,39 @@ def test_plan_counts_bytes_as_the_cache_has_them() -> None:
     assert found.streams == found.kv_blocks // found.request_blocks and found.bound == "kv_cache"
     halved = plan(settings.model_copy(update={"dtype": "bfloat16"}), SIZES, CPU)
     assert halved.kv_blocks == 2 * found.kv_blocks
+
+
+CONFIG = {
+    "vocab_size": 9, "hidden_size": 896, "intermediate_size": 4, "num_hidden_layers": 24,
+    "num_attention_heads": 14, "num_key_value_heads": 2,
+}  # fmt: skip
+
+
+def described(folder: Path, config: str) -> Checkpoint:
+    (folder / TOKENIZER_FOLDER).mkdir()
+    (folder / TOKENIZER_FOLDER / "config.json").write_text(config)
+    return Checkpoint(folder, "any")
+
+
+@pytest.mark.parametrize(("more", "head"), [({}, 64), ({"head_dim": None}, 64), ({"head_dim": 128}, 128)])
+def test_sizes_of_the_lm_are_its_config_s(tmp_path: Path, more: dict[str, int | None], head: int) -> None:
+    sizes = LmSizes.of(described(tmp_path, json.dumps(CONFIG | more)))
+    assert (sizes.layers, sizes.kv_heads, sizes.head_size) == (24, 2, head)
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ("{", "cannot be read"),
+        ("[1]", "no JSON object"),
+        (json.dumps({k: v for k, v in CONFIG.items() if k != "hidden_size"}), "it has no hidden_size"),
+        (json.dumps(CONFIG | {"num_attention_heads": 0}), "num_attention_heads is 0"),
+        (json.dumps(CONFIG | {"head_dim": "64"}), "head_dim is '64'"),
+    ],
+)
+def test_a_broken_config_of_the_lm_names_the_file_and_the_remedy(tmp_path: Path, config: str, told: str) -> None:
+    with pytest.raises(CheckpointError, match=rf"config\.json.*{told}.*Fetch it again"):
+        LmSizes.of(described(tmp_path, config))
 
 
 def test_plan_names_what_binds_and_whether_a_request_fits() -> None:

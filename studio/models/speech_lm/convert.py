@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from studio.checkpoint import read_config, read_lm_config
 from studio.errors import CheckpointError
 from studio.models.kept_folder import make_once
 from studio.models.speech_lm.layout import CONTROL_IDS, END_IDS, END_IDS_3, SpeechLmLayout
@@ -33,14 +34,6 @@ _HEAD = "llm_decoder.weight"
 _BIAS = "llm_decoder.bias"
 _STACK = "llm.model.model."
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
-_SIZES = (
-    "vocab_size",
-    "hidden_size",
-    "intermediate_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "num_key_value_heads",
-)
 _KEPT = (
     "model_type",
     "hidden_size",
@@ -78,11 +71,7 @@ def convert_checkpoint(llm_path: Path, config_path: Path, cache_dir: Path) -> Co
     Raises:  CheckpointError naming the first tensor that does not fit, the file that cannot be read, or the
              folder that cannot be written.
     """
-    config = read_config(config_path)
-    for size in _SIZES:
-        if size not in config:
-            reason = f"it has no {size}"
-            raise CheckpointError("checkpoint.unreadable", file=config_path.name, reason=reason)
+    config = read_lm_config(config_path)
     with open_tensors(llm_path) as source:
         layout = check_tensors(source, config)
         folder = cache_dir / f"speech-lm-{_content_hash(llm_path, config_path)}"
@@ -99,19 +88,6 @@ def read_layout(folder: Path) -> SpeechLmLayout:
             "checkpoint.unreadable", file="config.json", reason=f"not a converted {ARCHITECTURE}"
         )
     return SpeechLmLayout(int(config["speech_codes"]), int(config["text_ids"]), int(config.get("version", 2)))
-
-
-def read_config(path: Path) -> dict[str, Any]:
-    """A config.json as a table. Raises CheckpointError if it is missing or no JSON object."""
-    if not path.is_file():
-        raise CheckpointError("checkpoint.missing_file", file=path.name, folder=str(path.parent))
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise CheckpointError("checkpoint.unreadable", file=path.name, reason=str(error)) from error
-    if not isinstance(config, dict):
-        raise CheckpointError("checkpoint.unreadable", file=path.name, reason="it is no JSON object")
-    return config
 
 
 def check_tensors(source: TensorFile, config: Mapping[str, Any]) -> SpeechLmLayout:
