@@ -26,6 +26,8 @@ def open_database(file: Path, schema: Path) -> sqlite3.Connection:
             f"{file.name} has schema {version}, this studio knows {len(steps)}; update the studio"
         )
     database.execute("PRAGMA journal_mode = WAL")
+    # With WAL a power cut may lose the last commits, and never harms the file; each commit need not wait for the disk.
+    database.execute("PRAGMA synchronous = NORMAL")
     database.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
     for number, step in enumerate(steps[version:], version + 1):
         script = step.read_text(encoding="utf-8")

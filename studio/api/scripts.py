@@ -44,8 +44,8 @@ def scripts_router(
     def found(request: Request, script_id: str) -> Script:
         return scripts.find(client_of(request), script_id)
 
-    def whole(request: Request, script: Script) -> dict[str, object]:
-        return view.whole(script, language_of(request))
+    async def whole(request: Request, script: Script) -> dict[str, object]:
+        return await asyncio.to_thread(view.whole, script, language_of(request))
 
     async def make(request: Request) -> Script:
         body = await script_of(request)
@@ -55,22 +55,23 @@ def scripts_router(
     @router.post("/v1/audio/scripts")
     async def create_script(request: Request) -> dict[str, object]:
         """Lines from a play, CSV or subtitles, or from JSON items; nothing is spoken yet."""
-        return whole(request, await make(request))
+        return await whole(request, await make(request))
 
     @router.post("/v1/audio/batch", status_code=202)
     async def create_batch(request: Request) -> dict[str, object]:
         """The same, and every row without a fault is spoken; ask /v1/audio/scripts/{id} for progress and errors."""
         script = await make(request)
         runner.speak(script, spoken_by_default(scripts.lines(script)))
-        return whole(request, script)
+        return await whole(request, script)
 
     @router.get("/v1/audio/scripts")
     async def list_scripts(request: Request) -> dict[str, object]:
-        return {"data": [view.brief(script) for script in scripts.all(client_of(request))]}
+        mine = scripts.all(client_of(request))
+        return {"data": await asyncio.to_thread(lambda: [view.brief(script) for script in mine])}
 
     @router.get("/v1/audio/scripts/{script_id}")
     async def one_script(request: Request, script_id: str) -> dict[str, object]:
-        return whole(request, found(request, script_id))
+        return await whole(request, found(request, script_id))
 
     @router.patch("/v1/audio/scripts/{script_id}")
     async def rename_script(request: Request, script_id: str, body: Title) -> dict[str, object]:
@@ -91,28 +92,26 @@ def scripts_router(
         script = found(request, script_id)
         named = [scripts.line(script, line_id) for line_id in body.lines]
         runner.speak(script, named or spoken_by_default(scripts.lines(script)))
-        return whole(request, script)
+        return await whole(request, script)
 
     @router.post("/v1/audio/scripts/{script_id}/stop")
     async def stop_script(request: Request, script_id: str) -> dict[str, object]:
         script = found(request, script_id)
         await runner.stop(script)
-        return whole(request, script)
+        return await whole(request, script)
 
     @router.post("/v1/audio/scripts/{script_id}/cast")
     async def cast_speaker(request: Request, script_id: str, body: Cast) -> dict[str, object]:
         script, voice = found(request, script_id), voices.find(body.voice)
-        for line in scripts.lines(script):
-            if line.speaker == body.speaker:
-                scripts.edit(line, voice=voice.id)
-        return whole(request, script)
+        await runner.abandon(scripts.cast(script, body.speaker, voice.id))
+        return await whole(request, script)
 
     @router.post("/v1/audio/scripts/{script_id}/lines")
     async def add_line(request: Request, script_id: str, body: NewLine) -> dict[str, object]:
         script = found(request, script_id)
         draft = cast([body.draft()], Voices(voices.all()), {}, "")[0]
         scripts.insert(script, body.position, draft)
-        return whole(request, script)
+        return await whole(request, script)
 
     @router.patch("/v1/audio/scripts/{script_id}/lines/{line_id}")
     async def edit_line(request: Request, script_id: str, line_id: str, body: LineEdit) -> dict[str, object]:
@@ -122,9 +121,9 @@ def scripts_router(
             if body.take not in {take.id for take in takes.of_lines([line.id])}:
                 raise InvalidRequest("script.other_take", param="take")
             scripts.choose(line, body.take)
-        else:
-            scripts.edit(line, **changes_of(body, voices))
-        return whole(request, script)
+        elif scripts.edit(line, **changes_of(body, voices)):
+            await runner.abandon([line])
+        return await whole(request, script)
 
     @router.delete("/v1/audio/scripts/{script_id}/lines/{line_id}")
     async def delete_line(request: Request, script_id: str, line_id: str) -> dict[str, object]:
@@ -133,7 +132,7 @@ def scripts_router(
         scripts.remove(line)
         await runner.abandon([line])
         takes.let_go([line.id])
-        return whole(request, script)
+        return await whole(request, script)
 
     @router.get("/v1/audio/scripts/{script_id}/export")
     async def export_script(
@@ -145,7 +144,7 @@ def scripts_router(
     ) -> Response:
         """One file, subtitles with true times, or a zip of all with stems; lines without a take are left out."""
         script = found(request, script_id)
-        lines = view.taken(script)
+        lines = await asyncio.to_thread(view.taken, script)
         if not lines:
             raise InvalidRequest("script.nothing_made", param="script")
         export = Export(lines, lufs if loudness == "matched" else None)
@@ -154,7 +153,7 @@ def scripts_router(
             form, media_type = SUBTITLES[what]
             text = form(await asyncio.to_thread(export.cues))
             return PlainTextResponse(text, media_type=media_type, headers={"Content-Disposition": name})
-        file = await asyncio.to_thread(write, export, what, whole(request, script))
+        file = await asyncio.to_thread(write, export, what, await whole(request, script))
         return FileResponse(
             file,
             media_type=MEDIA_TYPES.get(what, "application/zip"),

@@ -7,11 +7,12 @@ import contextlib
 import logging
 import secrets
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import numpy as np
 
 from studio.engine.engine import Engine
-from studio.errors import CapacityError, EngineDead, EngineDraining, StudioError
+from studio.errors import CapacityError, EngineDead, NotFound, StudioError
 from studio.library.voice import Voice
 from studio.script.lines import SEED_MAX, Fault
 from studio.script.store import Line, Script, ScriptStore
@@ -52,18 +53,18 @@ class ScriptRunner:
         self._tasks: dict[str, asyncio.Task[None]] = {}  # by line
         self._speaking: set[str] = set()
         self._changed = asyncio.Event()
+        self._closed = False
         engine.on_ready(self._wake)
 
     def resume(self) -> None:
         """Go on with what waited when the studio was stopped."""
         for script in self._scripts.unfinished():
-            self._begin(script)
+            self._begin(script, self._scripts.lines(script))
 
     def speak(self, script: Script, lines: list[Line]) -> None:
         """Make a take of each of these lines."""
-        for line in lines:
-            self._scripts.want(line)
-        self._begin(script)
+        self._scripts.want(lines)
+        self._begin(script, self._scripts.lines(script))
 
     def is_speaking(self, line: Line) -> bool:
         return line.id in self._speaking
@@ -82,42 +83,43 @@ class ScriptRunner:
 
     async def close(self) -> None:
         """End all tasks; what waits goes on after the next start."""
+        self._closed = True
         for task in (tasks := list(self._tasks.values())):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _begin(self, script: Script) -> None:
+    def _begin(self, script: Script, lines: list[Line]) -> None:
+        """Give those of the lines that wait a task each, unless they have one."""
         lane = self._lanes.setdefault(script.id, asyncio.Semaphore(self._lines_at_once))
-        for line in self._scripts.lines(script):
-            if line.status == "waiting" and line.id not in self._tasks:
+        for line in lines:
+            if line.status == "waiting" and line.id not in self._tasks and not self._closed:
                 task = asyncio.create_task(self._speak(script, line, lane), name=f"line {line.id}")
                 self._tasks[line.id] = task
                 # A task that is cancelled before its first step never reaches a `finally`.
-                task.add_done_callback(lambda ended, line=line: self._forget(line, ended))  # type: ignore[misc]
+                task.add_done_callback(partial(self._ended, script, line))
 
-    def _forget(self, line: Line, task: asyncio.Task[None] | None) -> None:
-        if task is not None and self._tasks.get(line.id) is task:
-            del self._tasks[line.id]
+    def _ended(self, script: Script, line: Line, task: asyncio.Task[None]) -> None:
+        """A line that was edited or stopped, and wanted again while its task was ending, gets another."""
+        del self._tasks[line.id]
+        if task.cancelled() or task.exception() is None:
+            with contextlib.suppress(NotFound):
+                self._begin(script, [self._scripts.line(script, line.id)])
+        else:
+            logger.error("line %s could not be ended", line.id, exc_info=task.exception())
         if not self._tasks:
             self._lanes.clear()
         self._wake()
 
     async def _speak(self, script: Script, line: Line, lane: asyncio.Semaphore) -> None:
         """Until the line has a take or an error that waiting does not mend."""
-        try:
-            async with lane:
-                await self._try(script, line)
-        finally:
-            # At once, so that a line that is wanted again in this moment gets a task of its own.
-            self._forget(line, asyncio.current_task())
+        async with lane:
+            await self._try(script, line)
 
     async def _try(self, script: Script, line: Line) -> None:
         while True:
             try:
                 take = await self._take_of(script, line)
                 return self._scripts.spoken(line, take.id)
-            except EngineDraining:
-                return None  # the line waits in the store for the next start
             except (CapacityError, EngineDead) as error:
                 await self._wait(error.retry_after_s)
             except StudioError as error:

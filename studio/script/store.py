@@ -51,6 +51,7 @@ class Line:
 
 
 COLUMNS = ", ".join(Line.__slots__)
+_WAITS_AS_IT_WAS = "id = ? AND text = ? AND voice = ? AND status = 'waiting'"
 
 
 def fault_of(line: Line) -> Fault | None:
@@ -128,13 +129,24 @@ class ScriptStore:
             line_id = self._insert(script.id, position, line)
         return self.line(script, line_id)
 
-    def edit(self, line: Line, **changes: object) -> None:
-        """Other fields of a line; with another text or voice it needs a new take. Its fault is forgiven."""
-        if {"text", "voice"} & {name for name, value in changes.items() if getattr(line, name) != value}:
+    def edit(self, line: Line, **changes: object) -> bool:
+        """Other fields of a line; its fault is forgiven. True: the text or voice is another, so it needs a new take."""
+        if not changes:
+            return False
+        is_another = any(changes.get(name, was) != was for name, was in (("text", line.text), ("voice", line.voice)))
+        if is_another:
             changes |= {"take": "", "status": "new", "fault": ""}
         elif line.status == "failed":
             changes |= {"status": "done" if line.take else "new", "fault": ""}
         self._set(line.id, **changes)
+        return is_another
+
+    def cast(self, script: Script, speaker: str, voice: str) -> list[Line]:
+        """A voice, by id, for all lines of a speaker; gives those that had another, which need a new take."""
+        recast = "UPDATE line SET voice = ?, take = '', status = 'new', fault = ''"
+        which = f"WHERE script = ? AND speaker = ? AND voice <> ? RETURNING {COLUMNS}"
+        rows = self._db.execute(f"{recast} {which}", [voice, script.id, speaker, voice])
+        return [Line(*row) for row in rows.fetchall()]
 
     def remove(self, line: Line) -> None:
         with self._whole():
@@ -146,17 +158,20 @@ class ScriptStore:
         """This take is exported."""
         self._set(line.id, take=take_id, status="done", fault="")
 
-    def want(self, line: Line) -> None:
-        """The line waits to be spoken, over a restart."""
-        self._set(line.id, status="waiting", fault="")
+    def want(self, lines: Sequence[Line]) -> None:
+        """The lines wait to be spoken, over a restart."""
+        wait = "UPDATE line SET status = 'waiting', fault = '' WHERE id IN (SELECT value FROM json_each(?))"
+        self._db.execute(wait, [json.dumps([line.id for line in lines])])
 
     def spoken(self, line: Line, take_id: str) -> None:
         """A take of the line as it was; nothing happens if it was edited or stopped meanwhile."""
-        done = "UPDATE line SET take = ?, status = 'done', fault = '' WHERE id = ? AND text = ? AND voice = ?"
-        self._db.execute(f"{done} AND status = 'waiting'", [take_id, line.id, line.text, line.voice])
+        done = f"UPDATE line SET take = ?, status = 'done', fault = '' WHERE {_WAITS_AS_IT_WAS}"
+        self._db.execute(done, [take_id, line.id, line.text, line.voice])
 
     def failed(self, line: Line, fault: Fault) -> None:
-        self._set(line.id, status="failed", fault=_as_json(fault))
+        """Why the line as it was could not be spoken; nothing happens if it was edited or stopped meanwhile."""
+        fail = f"UPDATE line SET status = 'failed', fault = ? WHERE {_WAITS_AS_IT_WAS}"
+        self._db.execute(fail, [_as_json(fault), line.id, line.text, line.voice])
 
     def unwant(self, script: Script) -> None:
         """No line waits any more; those with a take still have it."""

@@ -241,6 +241,37 @@ def test_script_lines_are_edited_added_and_deleted(service: Service, http: httpx
     assert http.patch(f"{lines}/{first}", json={"input": "x"}).status_code == 404
 
 
+def test_script_edit_that_says_nothing_changes_nothing(service: Service, http: httpx.Client) -> None:
+    script = made(http, items=[{"input": "!!!", "voice": "Ada"}])
+    failed = spoken(service, http, script)
+    line = f"/v1/audio/scripts/{script['id']}/lines/{script['lines'][0]['id']}"
+    reply = http.patch(line, json={})
+    assert reply.status_code == 200 and reply.json()["lines"] == failed["lines"]
+    assert states(reply.json()) == ["failed"]
+
+
+@pytest.mark.parametrize(
+    ("path", "change"),
+    [("lines/{line}", {"input": "Another longer text."}), ("cast", {"speaker": "Ada", "voice": "Bob"})],
+)
+def test_script_line_changed_while_it_is_made_is_made_as_it_is_now(
+    service: Service, http: httpx.Client, path: str, change: dict[str, str]
+) -> None:
+    service.lm.enqueue(WaitFor(asyncio.Event()))
+    script = made(http, "batch", content="Ada: One two.")
+    service.until(lambda: len(service.lm.prompts) == 1)
+    change_it = http.post if path == "cast" else http.patch
+    where = f"/v1/audio/scripts/{script['id']}/{path.format(line=script['lines'][0]['id'])}"
+    changed = change_it(where, json=change).json()
+    assert states(changed) == ["new"] and changed["status"] == "idle"
+    service.until(service.is_idle)  # nobody makes the old one any more
+    done = spoken(service, http, changed)
+    (take,) = done["lines"][0]["takes"]
+    kept = http.get(f"/v1/audio/takes/{take['id']}").json()
+    assert states(done) == ["done"] and len(service.lm.prompts) == 2
+    assert (kept["text"], kept["voice"]["name"]) == (changed["lines"][0]["input"], changed["lines"][0]["voice"]["name"])
+
+
 def test_script_belongs_to_who_made_it_and_its_takes_stay_while_it_needs_them(
     service: Service, http: httpx.Client
 ) -> None:
