@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from fastapi import FastAPI, Request
 
@@ -10,7 +11,7 @@ from studio.api.guard import Guard
 from studio.api.listening import listening_router
 from studio.api.listening_material import material_router
 from studio.api.listening_report import report_router
-from studio.api.listening_speech import ConditionSpeech
+from studio.api.listening_speech import COMPARABLE, ConditionSpeech
 from studio.api.owners import Owners
 from studio.api.rating import rating_router
 from studio.engine.engine import Engine
@@ -34,10 +35,18 @@ def install_listening(
     model: ServedModel,
     guard: Guard,
     now: Callable[[], float],
+    present: Callable[[], Settings] | None = None,
 ) -> ListeningRoom:
-    """The room, with its routes installed; the caller closes it."""
+    """The room, with its routes installed; the caller closes it.
+
+    present: the settings of the moment, where they change while the studio runs; settings without it.
+    """
+
+    def comparable() -> dict[str, Any]:
+        return (present() if present else settings).model_dump(include=set(COMPARABLE))
+
     speech = ConditionSpeech(engine, store, prompts, model)
-    room = ListeningRoom(settings.folder("listening"), speech.speak, settings.model_dump(), now)
+    room = ListeningRoom(settings.folder("listening"), speech.speak, comparable, now)
     owners = Owners(room.store, guard)
 
     def takes_of(request: Request, design: Design) -> list[GivenClip]:

@@ -15,9 +15,15 @@ from studio.library.prompts import VoicePrompts
 from studio.library.store import VoiceStore
 from studio.listening.design import Design
 from studio.listening.generation import Utterance
-from studio.settings import Settings
+from studio.settings import extra, table
 from studio.speech import Float32, ServedModel
 
+COMPARABLE = frozenset(
+    name
+    for name, info in table().items()
+    if extra(info, "group") in ("lm", "token2wav") and extra(info, "applies") == "restart"
+)
+"""Settings of the studio that conditions may ask for: how it computes, and never who may enter or where files lie."""
 NOT_SETTINGS = {"input", "voice", "model", "seed", "response_format", "stream_format", "stream"}
 CLIENT = "listening tests"
 """One client of the fair queue, so that making material leaves places to listeners."""
@@ -32,13 +38,14 @@ class ConditionSpeech:
     def check(self, design: Design) -> None:
         """Refuse unknown voices, settings that a request cannot have and studio settings that there are not."""
         for condition in design.conditions:
+            for name in condition.source.studio:
+                if name not in COMPARABLE:
+                    known = ", ".join(sorted(COMPARABLE))
+                    raise InvalidRequest("listening.studio_unknown", param="conditions", setting=name, known=known)
             if condition.source.kind != "speech":
                 continue
             if condition.source.voice:
                 self._store.find(condition.source.voice)
-            for name in condition.source.studio:
-                if name not in Settings.model_fields:
-                    raise InvalidRequest("listening.studio_unknown", param="conditions", setting=name)
             self._body(Utterance("a", condition.source.voice, 0, condition.source.settings))
         for number, text in enumerate(design.texts, 1):
             try:

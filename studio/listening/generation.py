@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from studio.errors import StudioError
+from studio.errors import ListeningConflict, StudioError
 from studio.listening.design import Condition, Design, item_of
 from studio.listening.store import GivenClip, ListeningStore, Test
 from studio.speech import SAMPLE_RATE_HZ, Float32
@@ -27,6 +27,9 @@ class Utterance:
     seed: int
     settings: Mapping[str, Any]
 
+
+Present = Callable[[], Mapping[str, Any]]
+"""The studio's settings of the moment by name; only those that conditions may ask for."""
 
 Speak = Callable[[Utterance], Awaitable[Float32]]
 """Speech at 24 kHz, float32 [n]. Raises StudioError."""
@@ -57,7 +60,7 @@ def missing(store: ListeningStore, test: Test) -> list[tuple[Condition, int]]:
 
 
 def waiting(design: Design, running: Mapping[str, Any]) -> list[Waiting]:
-    """Conditions for which the studio must be started with other settings. running: its settings by name."""
+    """Conditions for which the studio must be started with other settings. running: those it has, by name."""
     found = []
     for condition in design.conditions:
         wanted = {k: v for k, v in condition.source.studio.items() if str(running.get(k)) != str(v)}
@@ -69,15 +72,15 @@ def waiting(design: Design, running: Mapping[str, Any]) -> list[Waiting]:
 class Generation:
     """Makes material in the background, a task a test; what is made is kept at once, so that it can be gone on with."""
 
-    def __init__(self, store: ListeningStore, speak: Speak, running: Mapping[str, Any]) -> None:
-        self._store, self._speak, self._running = store, speak, running
+    def __init__(self, store: ListeningStore, speak: Speak, present: Present) -> None:
+        self._store, self._speak, self._present = store, speak, present
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def is_busy(self, test: str) -> bool:
         return test in self._tasks
 
     def waiting(self, design: Design) -> list[Waiting]:
-        return waiting(design, self._running)
+        return waiting(design, self._present())
 
     def start(self, test: Test) -> None:
         """Begin, or do nothing if it is under way."""
@@ -98,20 +101,23 @@ class Generation:
             await self.stop(test)
 
     async def _make(self, test: Test) -> None:
-        held_back = {w.condition.id for w in self.waiting(test.design)}
-        todo = [(c, n) for c, n in missing(self._store, test) if c.id not in held_back]
         places = asyncio.Semaphore(AT_ONCE)
 
         async def make(condition: Condition, number: int) -> None:
             async with places:
+                running = self._present()
+                if condition.id in {w.condition.id for w in waiting(test.design, running)}:
+                    return
                 text = test.design.texts[number]
                 samples = await self._speak(utterance(test.design, condition, text, number))
+                if self._present() != running:  # nobody could say with which settings this was made
+                    raise ListeningConflict("listening.settings_changed")
                 clip = GivenClip(item_of(number), condition.id, samples, SAMPLE_RATE_HZ, text)
                 await asyncio.to_thread(self._store.put_clip, test.id, "given", clip)
 
         try:
             async with asyncio.TaskGroup() as group:
-                for condition, number in todo:
+                for condition, number in missing(self._store, test):
                     group.create_task(make(condition, number))
         except* StudioError as errors:
             first: BaseException = errors

@@ -165,6 +165,10 @@ BAD_DESIGNS = {
             {"name": "a", "source": {"kind": "speech", "voice": "Ada", "settings": {"quality": "auto"}}}]},
         "conditions",
     ),
+    "secret of the studio": (
+        {"kind": "mos", "conditions": [{"name": "a", "source": {"kind": "upload", "studio": {"admin_password": "a"}}}]},
+        "conditions",
+    ),
     "unknown voice": (
         {"kind": "mos", "texts": ["a b"], "conditions": [{"name": "a", "source": {"kind": "speech", "voice": "Bob"}}]},
         "voice",
