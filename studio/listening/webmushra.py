@@ -47,9 +47,10 @@ def read(files: Iterable[NamedFile]) -> Imported:
     if len(configs) != 1:
         raise InvalidRequest("listening.yaml_count", param="files", count=len(configs))
     try:
-        config = yaml.safe_load(configs[0].content[:MAX_YAML_BYTES].decode("utf-8-sig"))
+        config = yaml.load(configs[0].content[:MAX_YAML_BYTES].decode("utf-8-sig"), _Loader)
         pages = list(_pages(config["pages"]))
-    except (yaml.YAMLError, ValueError, TypeError, KeyError, RecursionError):
+        title = _word(config.get("testname") or config.get("testId") or "webMUSHRA")
+    except (yaml.YAMLError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise InvalidRequest("listening.yaml_broken", param="files", file=configs[0].name) from None
     asked = [page for page in pages if page.get("type") not in WITHOUT_QUESTION]
     types = {str(page.get("type")) for page in asked}
@@ -58,16 +59,31 @@ def read(files: Iterable[NamedFile]) -> Imported:
     kind = KINDS[types.pop()]
     names, clips = _clips(asked, kind, {file.name: file for file in files})
     conditions = tuple(Condition(f"c{n}", name) for n, name in enumerate(names, 1))
-    title = str(config.get("testname") or config.get("testId") or "webMUSHRA")
     anchors = any(page.get("createAnchor35") or page.get("createAnchor70") for page in asked)
     reference = "c1" if kind is Kind.MUSHRA else ""
     return Imported(Design(kind, title[:200], conditions, reference=reference, anchors=anchors), clips)
 
 
+class _Loader(yaml.SafeLoader):
+    """Plain values only, and none twice: a few lines that refer to each other can stand for endless text."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("aliases are not taken")
+        return super().compose_node(parent, index)
+
+
+def _word(value: Any) -> str:
+    """A name, a path or a title as text. Raises ValueError for anything but text and whole numbers."""
+    if not isinstance(value, str | int):
+        raise ValueError("neither text nor a whole number")
+    return str(value)
+
+
 def _pages(listed: Iterable[Any]) -> Iterator[dict[str, Any]]:
     """Pages in their order; a nested list that begins with "random" is a group.
 
-    Raises: ValueError for more than MAX_NODES, which a few lines that refer to each other can make.
+    Raises: ValueError for more than MAX_NODES, or for a page whose type, id, names or paths are no words.
     """
     waiting, seen = list(reversed(list(listed))), 0
     while waiting:
@@ -78,9 +94,11 @@ def _pages(listed: Iterable[Any]) -> Iterator[dict[str, Any]]:
         if isinstance(page, list):
             waiting.extend(reversed(page[:MAX_NODES]))
         elif isinstance(page, dict):
-            if not isinstance(page.get("stimuli") or {}, dict):
+            stimuli = page.get("stimuli") or {}
+            if not isinstance(stimuli, dict):
                 raise ValueError("stimuli are no names with files")
-            yield page
+            words = {key: _word(page[key]) for key in ("type", "id", "reference") if page.get(key) is not None}
+            yield page | words | {"stimuli": {_word(name): _word(path) for name, path in stimuli.items()}}
 
 
 def _clips(
@@ -90,14 +108,14 @@ def _clips(
     names: list[str] = []
     found: dict[tuple[str, str], NamedFile] = {}
     for number, page in enumerate(pages, 1):
-        stimuli = dict(page.get("stimuli") or {})
+        stimuli = page["stimuli"]
         if kind is not Kind.MOS and page.get("reference"):
             stimuli = {"reference": page["reference"]} | stimuli
         for name, path in stimuli.items():
-            if str(name) not in names:
-                names.append(str(name))
-            condition = f"c{names.index(str(name)) + 1}"
-            found[f"{number:02d} {page.get('id', '')}".strip(), condition] = _file(str(path), files)
+            if name not in names:
+                names.append(name)
+            condition = f"c{names.index(name) + 1}"
+            found[f"{number:02d} {page.get('id', '')}".strip(), condition] = _file(path, files)
     return names, found
 
 

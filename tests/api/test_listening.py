@@ -484,6 +484,11 @@ def test_broken_characters_and_numbers_are_refused_before_they_are_kept(service,
     "&a [*a]",
     "[&a [], &b [*a, *a], &c [*b, *b], &d [*c, *c], &e [*d, *d], &f [*e, *e], &g [*f, *f], &h [*g, *g], [*h, *h, *h]]",
     "[{type: mushra, stimuli: [1, 2]}]",
+    "[{type: [mushra], stimuli: {}}]",
+    "[{type: mushra, id: {a: 1}, reference: ref.wav, stimuli: {}}]",
+    "[{type: mushra, stimuli: {? [a, b] : c.wav}}]",
+    "[{type: mushra, stimuli: {C1: [c.wav]}}]",
+    f"[&a {'lol' * 1000}, {', '.join(['*a'] * 1000)}]",
     "5",
 ])  # fmt: skip
 def test_hostile_webmushra_configuration_is_refused(owner, pages: str) -> None:
