@@ -81,7 +81,7 @@ def listening_router(room: ListeningRoom, owners: Owners, speech: ConditionSpeec
         test = owners.test(request, test_id)
         if body.seed is None:
             body.seed = test.design.seed
-        design = design_of(body)
+        design = design_of(body, test.design)
         speech.check(design)
         clips = takes_of(request, design)
         await room.generation.stop(test.id)

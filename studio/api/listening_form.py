@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from dataclasses import asdict
+from itertools import count
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -69,13 +70,19 @@ class DesignBody(BaseModel):
     seed: int | None = Field(None, ge=0, le=2**32 - 1)
 
 
-def design_of(body: DesignBody) -> Design:
-    """The form as a design: ids for names, blank texts left out, a seed drawn where none is given."""
+def design_of(body: DesignBody, before: Design | None = None) -> Design:
+    """The form as a design: ids for names, blank texts left out, a seed drawn where none is given.
+
+    before: the design that this one replaces; a condition of the same name keeps its id, and so its clips.
+    """
     fields = body.model_dump(exclude={"conditions", "reference", "texts", "seed", "coverage"})
+    known = {c.name: c.id for c in before.conditions} if before else {}
+    fresh = (id for n in count(1) if (id := f"c{n}") not in known.values())
+    names = [" ".join(c.name.split()) for c in body.conditions]
+    ids = {name: known.get(name) or next(fresh) for name in names}
     conditions = tuple(
-        Condition(f"c{n}", " ".join(c.name.split()), _source_of(c.source)) for n, c in enumerate(body.conditions, 1)
+        Condition(ids[name], name, _source_of(c.source)) for name, c in zip(names, body.conditions, strict=True)
     )
-    ids = {c.name: c.id for c in conditions}
     reference = body.reference if body.reference in ("", "voice") else ids.get(" ".join(body.reference.split()), "?")
     texts = tuple(text for line in body.texts if (text := " ".join(line.split())))
     coverage = body.coverage or ("latin" if body.kind is Kind.INTELLIGIBILITY else "full")

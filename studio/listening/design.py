@@ -36,7 +36,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What is compared. name: the owner's, never sent to a rater; id: in the order of the design, c1 ..."""
+    """What is compared. name: the owner's, never sent to a rater; id: c1 ..., for as long as it has that name."""
 
     id: str
     name: str

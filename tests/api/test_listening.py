@@ -220,6 +220,21 @@ def test_lacking_sentences_lengths_and_few_raters_are_said_before_the_test_opens
     assert refused.status_code == 400 and refused.json()["error"]["message"] in errors
 
 
+def test_clips_stay_with_the_name_of_their_condition(owner) -> None:
+    design = {"kind": "ab", "title": "t"}
+    test = owner.create(conditions=[{"name": "a"}, {"name": "b"}, {"name": "c"}], **design)["id"]
+    seconds = {"a": 0.6, "b": 0.8, "c": 1.0}
+    for name, length in seconds.items():
+        owner.upload(test, name, {"s01.wav": tone(300, length)})
+    for names in (["c", "a", "new"], ["other", "c"]):
+        conditions = [{"name": name} for name in names]
+        shown = owner.http.put(f"/v1/listening/tests/{test}", json={"conditions": conditions, **design}).json()
+        titles = {c["id"]: c["name"] for c in shown["design"]["conditions"]}
+        kept = {titles[clip["condition"]]: clip["seconds"] for clip in shown["clips"]}
+        assert list(titles.values()) == names
+        assert kept == {name: seconds[name] for name in names if name in seconds}
+
+
 def test_only_the_owner_sees_a_test(service, owner) -> None:
     test, token = owner.opened(PITCHES, kind="ab")
     other = Owner(service.url)
