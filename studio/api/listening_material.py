@@ -17,7 +17,7 @@ from studio.errors import InvalidRequest, ListeningConflict, NotFound
 from studio.listening import problems, webmushra
 from studio.listening.design import Design, item_of
 from studio.listening.generation import missing
-from studio.listening.intake import MAX_TOTAL_BYTES, read_clip, unpacked, uploads
+from studio.listening.intake import MAX_TOTAL_BYTES, read_clips, unpacked, uploads
 from studio.listening.room import ListeningRoom
 from studio.listening.store import GivenClip, Test, hashed
 
@@ -106,7 +106,7 @@ def material_router(room: ListeningRoom, owners: Owners) -> APIRouter:
         found = await asyncio.to_thread(lambda: webmushra.read(unpacked(sent)))
         design = replace(found.design, raters=2 * max(1, len(found.design.rated)))
         problems.refuse(problems.of_design(design))
-        clips = await asyncio.to_thread(lambda: {key: read_clip(file) for key, file in found.files.items()})
+        clips = await asyncio.to_thread(lambda: dict(zip(found.files, read_clips(found.files.values()), strict=True)))
         test = room.store.create(design, hashed(owners.ensure_key(request, response)))
         for (item, condition), clip in clips.items():
             given = GivenClip(item, condition, clip.samples, clip.sample_rate_hz)

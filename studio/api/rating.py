@@ -160,7 +160,7 @@ def rating_router(room: ListeningRoom, client_of: Callable[[Request], str]) -> A
         reply = None
         if not body.timeout:
             reply = Reply(tuple(body.scores), body.typed, body.comment, body.seconds)
-        sessions.answer(session, body.number, reply)
+        await asyncio.to_thread(sessions.answer, session, body.number, reply)
         if session.test.design.arena:
             room.arena.voted(session, body.number)
         return sessions.view(session_of(request, token))

@@ -11,10 +11,13 @@ from pathlib import PurePosixPath
 from studio.audio.decode import ReferenceClip, decode_clip
 from studio.errors import ClientError, InvalidRequest
 from studio.listening.material import check_clip
+from studio.listening.problems import TEXT_MAX_CHARS
 
 MAX_FILES = 1000
 MAX_FILE_BYTES = 20_000_000
 MAX_TOTAL_BYTES = 200_000_000
+MAX_TOTAL_S = 2 * 3600.0
+"""Of all sound of an upload; small files may hold much of it."""
 ITEM_MAX_CHARS = 60
 TEXT_SUFFIX = ".txt"
 _IGNORED = ("__MACOSX/", ".", "Thumbs.db")
@@ -82,25 +85,37 @@ def item_of_name(name: str) -> str:
     return "".join(sign for sign in stem if sign.isprintable())[:ITEM_MAX_CHARS] or "unnamed"
 
 
+def read_clips(files: Iterable[NamedFile]) -> Iterator[ReferenceClip]:
+    """The sound of files, one after the other. Raises InvalidRequest for a bad one, or once it is too much in all."""
+    left_s = MAX_TOTAL_S
+    for file in files:
+        clip = read_clip(file)
+        left_s -= clip.seconds
+        if left_s < 0:
+            raise InvalidRequest("listening.upload_long", param="files", minutes=MAX_TOTAL_S / 60)
+        yield clip
+
+
 def uploads(files: Iterable[NamedFile]) -> list[Upload]:
     """Clips with their texts, by sentence.
 
     Raises: InvalidRequest that names the file, for one that is no sound, broken, silent, too short or too long, for
             two of one sentence, or for no sound at all.
     """
-    files = list(files)
-    texts = {item_of_name(f.name): _text(f) for f in files if f.name.lower().endswith(TEXT_SUFFIX)}
-    found: dict[str, Upload] = {}
+    texts: dict[str, str] = {}
+    sounds: dict[str, NamedFile] = {}
     for file in files:
-        if file.name.lower().endswith(TEXT_SUFFIX):
-            continue
         item = item_of_name(file.name)
-        if item in found:
+        if file.name.lower().endswith(TEXT_SUFFIX):
+            texts[item] = _text(file)
+        elif item in sounds:
             raise InvalidRequest("listening.file_twice", param="files", item=item)
-        found[item] = Upload(item, read_clip(file), texts.get(item, ""))
-    if not found:
+        else:
+            sounds[item] = file
+    if not sounds:
         raise InvalidRequest("listening.upload_empty", param="files")
-    return list(found.values())
+    clips = read_clips(sounds.values())
+    return [Upload(item, clip, texts.get(item, "")) for item, clip in zip(sounds, clips, strict=True)]
 
 
 def read_clip(file: NamedFile) -> ReferenceClip:
@@ -116,6 +131,9 @@ def read_clip(file: NamedFile) -> ReferenceClip:
 
 def _text(file: NamedFile) -> str:
     try:
-        return " ".join(file.content.decode("utf-8-sig").split())
+        text = " ".join(file.content.decode("utf-8-sig").split())
     except UnicodeDecodeError:
         raise InvalidRequest("listening.text_broken", param="files", file=file.name) from None
+    if len(text) > TEXT_MAX_CHARS:
+        raise InvalidRequest("listening.text_long", param="files", file=file.name, limit=TEXT_MAX_CHARS)
+    return text

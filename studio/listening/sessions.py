@@ -38,7 +38,8 @@ class Session:
 
 
 class Sessions:
-    """Serves raters; knows no HTTP. Owner: the event loop, but for `sound`, which may run in a thread."""
+    """Serves raters; knows no HTTP. Owner: the event loop, but for `sound` and `answer`, which take
+    their time and may run in a thread."""
 
     def __init__(
         self,

@@ -201,10 +201,19 @@ def test_broken_upload_is_named_and_keeps_nothing(owner) -> None:
         ({"notes.pdf": b"%PDF-1.4"}, "notes.pdf"),
         ({"cut.zip": b"PK\x03\x04 and no more"}, "cut.zip"),
         ({"a/one.wav": tone(300), "b/one.wav": tone(300)}, "one"),
+        ({"one.wav": tone(300), "one.txt": b"a " * 501}, "one.txt"),
     ):
         reply = owner.upload(test, "a", files)
         assert reply.status_code == 400 and said in reply.json()["error"]["message"], files
     assert owner.show(test)["clips"] == []
+
+
+def test_sound_of_an_upload_is_limited_in_all(owner, monkeypatch) -> None:
+    monkeypatch.setattr("studio.listening.intake.MAX_TOTAL_S", 60.0)
+    test = owner.create(kind="mos", title="t", conditions=[{"name": "a"}])["id"]
+    refused = owner.upload(test, "a", {f"{n}.wav": tone(300, 16) for n in range(4)})
+    assert refused.status_code == 400 and "1 minutes" in refused.json()["error"]["message"]
+    assert owner.upload(test, "a", {f"{n}.wav": tone(300, 16) for n in range(3)}).status_code == 200
 
 
 def test_lacking_sentences_lengths_and_few_raters_are_said_before_the_test_opens(owner) -> None:
