@@ -57,7 +57,7 @@ def bundles_router(store: VoiceStore, prompts: VoicePrompts) -> APIRouter:
         if bundle is None:
             raise InvalidRequest("bundle.missing_file", param="bundle")
         agreed, limit_bytes = check_consent(consent)[:400], int(1e6 * ARCHIVE_MAX_MB)
-        if is_spk2info(bundle.file):
+        if await asyncio.to_thread(is_spk2info, bundle.file):
             return {
                 "data": [wire(voice) for voice in await take_spk2info(bundle.file, agreed, store, prompts)],
                 "present": [],

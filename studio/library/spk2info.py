@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import zipfile
 from typing import IO
 
 from studio.errors import CheckpointError, InvalidRequest, RequestTooLarge
 from studio.library.prompts import VoicePrompts
 from studio.library.store import VoiceStore
+from studio.library.unpacking import MAX_ENTRIES, open_zip
 from studio.library.voice import NAME_MAX_CHARS, Voice
 
 MAX_BYTES = 60_000_000
-MAX_ENTRIES = 20_000
 NAMELESS = "spk2info"
 
 
 def is_spk2info(file: IO[bytes]) -> bool:
     """Whether this is what torch.save writes: a zip file with a pickle in it, whatever that holds."""
     try:
-        with zipfile.ZipFile(file) as stored:
+        with open_zip(file) as stored:
             return any(name.endswith("/data.pkl") and name.count("/") == 1 for name in stored.namelist())
-    except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError):
+    except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError, RequestTooLarge):
         return False
     finally:
         file.seek(0)
@@ -34,7 +35,7 @@ async def take_spk2info(
     Raises: InvalidRequest, RequestTooLarge: nothing was taken in. EngineNotReady, EngineDead: without the worker.
     """
     try:
-        found = await prompts.read_voices(_checked(file))
+        found = await prompts.read_voices(await asyncio.to_thread(_checked, file))
     except CheckpointError as error:
         raise InvalidRequest("bundle.spk2info", param="bundle") from error
     if store.room() < len(found):
@@ -61,7 +62,7 @@ async def take_spk2info(
 
 def _checked(file: IO[bytes]) -> bytes:
     """The bytes, if they unpack to no more than they are: torch packs nothing tighter."""
-    with zipfile.ZipFile(file) as stored:
+    with open_zip(file) as stored:
         entries = stored.infolist()
         if len(entries) > MAX_ENTRIES or sum(entry.file_size for entry in entries) > MAX_BYTES:
             raise RequestTooLarge("bundle.too_large", param="bundle", limit=MAX_BYTES / 1e6)

@@ -227,6 +227,14 @@ def test_hostile_bundle_is_refused_and_nothing_of_it_is_kept(blend: Service, cas
     assert sorted(p.name for p in blend.store.clip_file(blend.store.find("Ada")).parent.iterdir()) == kept
 
 
+def test_zip_file_of_millions_of_entries_is_refused_before_they_are_parsed(service: Service) -> None:
+    directory = (b"PK\1\2" + bytes(42)) * 45_000
+    end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 45_000, 45_000, len(directory), 0, 0)
+    reply = take(service, directory + end)
+    assert (reply.status_code, reply.json()["error"]["param"]) == (413, "bundle")
+    assert "too many files" in reply.json()["error"]["message"]
+
+
 def test_bundle_larger_than_the_library_has_room_for_is_refused_whole(start_service) -> None:
     service = start_service("--max-voices", "2")
     for n in range(2):
