@@ -30,6 +30,9 @@ MOST_PIECE_CHARS = 4096
 WAITING_PIECES = 64
 """Pieces that wait to be spoken; a client that sends more is not read until some have been."""
 
+PATIENCE_S = 20.0
+"""How long a session that has its place may wait for text; each letter is worth a second of it, up to that."""
+
 
 class ArrivingBody(SpeechBody):
     """What a session is opened with. interleaved: the LM begins before the first sentence is whole."""
@@ -115,9 +118,20 @@ async def _send(socket: WebSocket, stream: SpeechStream, request: SynthesisReque
 
 
 async def _given(pieces: asyncio.Queue[str | StudioError | None]) -> AsyncIterator[str]:
-    while (piece := await pieces.get()) is not None:
+    """The pieces. Raises InvalidRequest for a client that lets others wait for its place and writes next to nothing."""
+    now, left_s = asyncio.get_running_loop().time, PATIENCE_S
+    while True:
+        asked = now()
+        try:
+            async with asyncio.timeout(left_s):
+                piece = await pieces.get()
+        except TimeoutError:
+            raise InvalidRequest("stream.slow", param="text", seconds=PATIENCE_S) from None
+        if piece is None:
+            return
         if isinstance(piece, StudioError):
             raise piece
+        left_s = min(PATIENCE_S, left_s - (now() - asked) + sum(map(str.isalnum, piece)))
         yield piece
 
 

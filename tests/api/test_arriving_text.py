@@ -111,6 +111,31 @@ def test_who_opens_a_session_and_says_nothing_takes_no_place_and_is_told(start_s
         assert "1 s" in told(socket)["error"]["message"]
 
 
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_who_has_a_place_and_writes_next_to_nothing_is_told_and_frees_it(
+    service: Service, monkeypatch: pytest.MonkeyPatch, interleaved: bool
+) -> None:
+    monkeypatch.setattr("studio.api.arriving.PATIENCE_S", 0.2)
+    with session(service, interleaved=interleaved) as socket:
+        for text in ("Hello", " ", " "):
+            write(socket, text)
+        found = told(socket)
+    assert found["type"] == "error" and "Too little text" in found["error"]["message"]
+    service.until(service.is_idle)
+
+
+def test_session_s_text_is_as_long_as_a_request_s_at_most(start_service: Start) -> None:
+    service = start_service("--max-text-chars", "100")
+    service.in_loop(service.forget)
+    with session(service) as socket:
+        for _ in range(3):
+            write(socket, SENTENCES[0])
+        while isinstance(found := told(socket), bytes) or found["type"] == "audio.start":
+            pass
+    assert "at most 100 are allowed" in found["error"]["message"]
+    service.until(service.is_idle)
+
+
 def test_sound_is_that_of_the_same_text_given_whole(service: Service) -> None:
     text = "".join(SENTENCES)
     body = {"input": text, "voice": "Ada", "response_format": "pcm", "seed": 2}
