@@ -7,12 +7,15 @@ from the start; who has no further use for it says so.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from typing import Literal
 
 from studio.engine.stream import SpeechStream
-from studio.errors import NotFound, RequestAborted, StudioError
+from studio.errors import NotFound, RequestAborted, StudioError, SynthesisError
 from studio.speech import SAMPLE_RATE_HZ, AudioChunk, Float32, SynthesisRequest
+
+logger = logging.getLogger(__name__)
 
 GRACE_S = 15.0
 """How long a job goes on without a listener: longer than a page takes to load again."""
@@ -94,6 +97,9 @@ class Job:
             self.state = "done"
         except StudioError as error:
             self.state, self.error = "failed", error
+        except Exception:
+            logger.exception("job %s failed", self.id)
+            self.state, self.error = "failed", SynthesisError("internal")
         self._deserted.cancel()
         self._tell()
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import sqlite3
 from dataclasses import asdict, fields, replace
 from typing import Any
 
-from studio.errors import ClientError, InvalidRequest
+from studio.errors import InvalidRequest
 from studio.library.voice import Voice
 from studio.protocols import KeepsSound
 from studio.speech import Float32, Sampling, SynthesisRequest, VoicePrompt
@@ -36,8 +35,8 @@ class TakeRecorder:
         async def heard(samples: Float32) -> None:
             try:
                 await self.keep(stream, samples, request, voice)
-            except (ClientError, OSError, sqlite3.Error):
-                # The listener has all of the sound already; a full disk must not turn that into an error.
+            except Exception:  # a full disk is told in several ways, by libsndfile as a RuntimeError
+                # The listener has all of the sound already; that must not turn it into an error.
                 logger.exception("take %s could not be kept", stream.request_id)
 
         stream.when_read(heard)

@@ -7,7 +7,8 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -100,27 +101,18 @@ class TakeStore:
         """
         tokens = json.dumps(spoken, separators=(",", ":"))
         loudness = loudness_of(samples, SAMPLE_RATE_HZ)
-        partial = self._sound / f"{uuid.uuid4().hex}.part"
-        pcm = np.frombuffer(to_pcm(samples), "<i2")  # the very samples that a listener gets
-        soundfile.write(partial, pcm, SAMPLE_RATE_HZ, format="FLAC", subtype="PCM_16")
-        size_bytes = partial.stat().st_size + len(tokens)
-        sampling = request.get("sampling")
-        take = Take(
-            take_id, client, self._now(), voice, voice_name, voice_key, model,
-            json.dumps(request, ensure_ascii=False), str(request["text"]),
-            int(sampling["seed"]) if isinstance(sampling, dict) else 0,
-            tokens, len(samples) / SAMPLE_RATE_HZ, loudness.lufs, loudness.peak_dbfs, size_bytes, 0, line,
-        )  # fmt: skip
-        with self._making_room:
-            try:
+        with self._written(samples) as partial:
+            size_bytes = partial.stat().st_size + len(tokens)
+            sampling = request.get("sampling")
+            take = Take(
+                take_id, client, self._now(), voice, voice_name, voice_key, model,
+                json.dumps(request, ensure_ascii=False), str(request["text"]),
+                int(sampling["seed"]) if isinstance(sampling, dict) else 0,
+                tokens, len(samples) / SAMPLE_RATE_HZ, loudness.lufs, loudness.peak_dbfs, size_bytes, 0, line,
+            )  # fmt: skip
+            with self._making_room:
                 self._make_room(size_bytes)
-            except ClientError:
-                partial.unlink()
-                raise
-            os.replace(partial, self._file(take_id))
-            marks = ", ".join("?" * len(Take.__slots__))
-            values = [getattr(take, column) for column in Take.__slots__]
-            self._db.execute(f"INSERT INTO take ({COLUMNS}) VALUES ({marks})", values)
+                self._insert(take, partial)
         return take
 
     def find(self, client: str, take_id: str) -> Take:
@@ -179,6 +171,28 @@ class TakeStore:
             "SELECT count(*), coalesce(sum(size_bytes), 0) FROM take WHERE client = ?", [client]
         ).fetchone()
         return Usage(takes, own, self._all_bytes(), self._limit_bytes)
+
+    @contextmanager
+    def _written(self, samples: Float32) -> Iterator[Path]:
+        """The sound in a file that is gone afterwards, unless it was moved to its place; also when the disk is full."""
+        partial = self._sound / f"{uuid.uuid4().hex}.part"
+        try:
+            pcm = np.frombuffer(to_pcm(samples), "<i2")  # the very samples that a listener gets
+            soundfile.write(partial, pcm, SAMPLE_RATE_HZ, format="FLAC", subtype="PCM_16")
+            yield partial
+        finally:
+            partial.unlink(missing_ok=True)
+
+    def _insert(self, take: Take, sound: Path) -> None:
+        """The sound in its place and the row that tells of it, or neither."""
+        os.replace(sound, self._file(take.id))
+        marks = ", ".join("?" * len(Take.__slots__))
+        values = [getattr(take, column) for column in Take.__slots__]
+        try:
+            self._db.execute(f"INSERT INTO take ({COLUMNS}) VALUES ({marks})", values)
+        except BaseException:
+            self._file(take.id).unlink()
+            raise
 
     def _file(self, take_id: str) -> Path:
         return self._sound / f"{take_id}.flac"

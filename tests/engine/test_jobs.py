@@ -10,7 +10,7 @@ import pytest
 from studio.backends.fake import Finish, Raise, Say, WaitFor, voice_prompt
 from studio.engine import jobs as jobs_module
 from studio.engine.jobs import GRACE_S, Job, Jobs
-from studio.errors import NotFound, RequestAborted, SpeechLMError
+from studio.errors import NotFound, RequestAborted, SpeechLMError, SynthesisError
 from studio.speech import Float32, SynthesisRequest
 from tests.engine.conftest import Stage
 
@@ -123,3 +123,14 @@ async def test_only_so_much_is_kept_of_ended_jobs(stage: Stage, monkeypatch: pyt
         made.append(await begin(stage, jobs))
         await read(made[-1])
     assert [job.id for job in jobs.of("ann")] == [job.id for job in reversed(made[1:])]
+
+
+async def test_job_that_meets_a_bug_ends_and_tells_its_listener(stage: Stage) -> None:
+    async def broken(_: Float32) -> None:
+        raise RuntimeError("nobody thought of this")
+
+    job = await begin(stage, Jobs(stage.clock.sleep))
+    job.stream.when_read(broken)
+    with pytest.raises(SynthesisError, match="log has the details"):
+        await read(job)
+    assert job.state == "failed" and job.ended

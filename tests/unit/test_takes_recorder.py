@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import soundfile
 
 from studio.backends.fake import voice_prompt
 from studio.engine.stream import SpeechStream
@@ -64,6 +65,17 @@ async def test_stopped_failed_and_replayed_speech_leaves_no_take(store: TakeStor
 
 async def test_listener_hears_all_even_if_the_take_cannot_be_kept(tmp_path: Path) -> None:
     store, stream = TakeStore(tmp_path, max_mb=1e-6), stream_of(2400)
+    TakeRecorder(store, "m").record(stream, REQUEST, VOICE)
+    stream.finish()
+    assert len([chunk async for chunk in stream]) == 1 and store.search("ada") == []
+
+
+async def test_listener_hears_all_even_if_the_disk_is_full(store: TakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise soundfile.LibsndfileError(2)  # a RuntimeError
+
+    stream = stream_of(2400)
+    monkeypatch.setattr(soundfile, "write", full)
     TakeRecorder(store, "m").record(stream, REQUEST, VOICE)
     stream.finish()
     assert len([chunk async for chunk in stream]) == 1 and store.search("ada") == []

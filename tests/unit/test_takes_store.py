@@ -1,10 +1,12 @@
 """Takes survive a restart, belong to one client each, are found by words, and make room for newer ones."""
 
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+import soundfile
 
 from studio.errors import ClientError, NotFound
 from studio.takes.store import Take, TakeStore
@@ -93,3 +95,20 @@ def test_deleted_take_leaves_no_file(store: TakeStore, keep: Keep, tmp_path: Pat
     assert list((tmp_path / "sound").iterdir()) == [] and store.search("ada") == []
     with pytest.raises(NotFound):
         store.samples(take)
+
+
+@pytest.mark.parametrize("broken", ["sound", "row"])
+def test_full_disk_leaves_nothing_behind(
+    store: TakeStore, keep: Keep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    def cut_off(file: Path, *_: object, **__: object) -> None:
+        file.write_bytes(b"fLaC")
+        raise soundfile.LibsndfileError(2)
+
+    if broken == "sound":
+        monkeypatch.setattr(soundfile, "write", cut_off)
+    else:
+        store._db.execute("CREATE TRIGGER full BEFORE INSERT ON take BEGIN SELECT RAISE(ABORT, 'disk full'); END")
+    with pytest.raises((soundfile.LibsndfileError, sqlite3.Error)):
+        keep("a")
+    assert list((tmp_path / "sound").iterdir()) == [] and store.search("ada") == []
