@@ -153,6 +153,7 @@ def scripts_router(
             form, media_type = SUBTITLES[what]
             text = form(await asyncio.to_thread(export.cues))
             return PlainTextResponse(text, media_type=media_type, headers={"Content-Disposition": name})
+        export.refuse_too_large(what)
         file = await asyncio.to_thread(write, export, what, await whole(request, script))
         return FileResponse(
             file,

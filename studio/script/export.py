@@ -14,6 +14,7 @@ import numpy as np
 import soundfile
 
 from studio.audio.loudness import Loudness, matching_gains_db
+from studio.errors import InvalidRequest
 from studio.script.subtitles import Cue, to_srt, to_vtt
 from studio.script.timing import Voiced, audible, starts
 from studio.speech import SAMPLE_RATE_HZ, Float32
@@ -21,6 +22,8 @@ from studio.speech import SAMPLE_RATE_HZ, Float32
 FORMATS = {"wav": ("WAV", "PCM_16"), "flac": ("FLAC", "PCM_16"), "opus": ("OGG", "OPUS"),
            "mp3": ("MP3", "MPEG_LAYER_III")}  # fmt: skip
 TARGET_LUFS = -18.0
+MAX_BYTES = 2_000_000_000
+"""Of sound that one export writes, before it is compressed."""
 _BLOCK_SAMPLES = 10 * SAMPLE_RATE_HZ
 
 
@@ -52,6 +55,16 @@ class Export:
     def samples(self) -> int:
         """Length of the whole, without the pause after the last line."""
         return self._starts[-1] + self._lines[-1].samples if self._lines else 0
+
+    def refuse_too_large(self, what: str) -> None:
+        """Refuse what would fill the disk, before any is written. Raises InvalidRequest script.export_large."""
+        stems = len({line.speaker for line in self._lines})
+        size_bytes = 2 * self.samples * (stems + 2 if what == "zip" else 1)
+        if size_bytes > MAX_BYTES:
+            raise InvalidRequest(
+                "script.export_large", param="what", minutes=self.samples / SAMPLE_RATE_HZ / 60,
+                size=size_bytes / 1e9, limit=MAX_BYTES / 1e9,
+            )  # fmt: skip
 
     def cues(self) -> list[Cue]:
         """The times at which the lines can be heard in the whole."""

@@ -9,7 +9,7 @@ from studio.errors import InvalidRequest
 MAX_LINES = 1000
 MAX_SPEAKER_CHARS = 64
 MAX_PAUSE_S = 30.0
-MAX_AT_S = 24 * 3600.0
+MAX_AT_S = 4 * 3600.0
 SEED_MAX = 2**32 - 1
 PAUSE_S = 0.3
 """Silence after a line where the script asks for none."""

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from studio.api import scripts
 from studio.backends.fake import Finish, Raise, Say, WaitFor
 from studio.engine.engine import EngineLimits
 from studio.errors import SpeechLMError
@@ -129,6 +130,18 @@ def test_script_export_subtitles_and_zip_have_the_times_of_the_sound(service: Se
         stems = [soundfile.read(archive.open(f"stems/{name}.wav"), dtype="float32")[0] for name in ("01_Ada", "02_Bob")]
         whole = soundfile.read(archive.open("whole.wav"), dtype="float32")[0]
         assert np.abs(stems[0] + stems[1] - whole).max() < 1e-4
+
+
+def test_script_export_too_large_is_refused_before_any_is_written(
+    service: Service, http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = spoken(service, http, made(http, items=[{"input": "a b", "voice": "Ada", "at_s": 4 * 3600}]))
+    monkeypatch.setattr(scripts, "write", None)
+    refused = http.get(f"/v1/audio/scripts/{script['id']}/export", params={"what": "zip"})
+    assert refused.status_code == 400 and "Divide the script" in refused.json()["error"]["message"]
+    assert export(http, script, "srt").text.startswith("1\r\n04:00:00")
+    too_late = http.post("/v1/audio/scripts", json={"items": [{"input": "a", "at_s": 4 * 3600 + 1}]})
+    assert too_late.status_code == 400
 
 
 def test_script_one_line_is_rolled_again_and_its_neighbours_stay(service: Service, http: httpx.Client) -> None:

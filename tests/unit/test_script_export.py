@@ -9,6 +9,7 @@ import pytest
 import soundfile
 
 from studio.audio.loudness import loudness_of
+from studio.errors import InvalidRequest
 from studio.script.export import FORMATS, TARGET_LUFS, Export, TakenLine
 from studio.script.subtitles import Cue, to_srt, to_vtt
 from studio.script.timing import Voiced, audible, starts
@@ -88,6 +89,15 @@ def test_script_zip_holds_the_whole_lines_stems_subtitles_and_settings(tmp_path:
     stems = [sounds["stems/01_Anna.wav"], sounds["stems/02_Ben.wav"]]
     assert np.abs(sum(stems) - sounds["whole.wav"]).max() < 1e-4
     assert list(tmp_path.iterdir()) == [tmp_path / "x.zip"]
+
+
+def test_script_export_that_would_fill_the_disk_is_refused() -> None:
+    hour = 3600 * RATE_HZ
+    lines = [TakenLine(n, str(n), "", 0.0, None, hour, loudness_of(tone(1.0, 0.5), RATE_HZ), dict) for n in range(4)]
+    Export(lines[:2]).refuse_too_large("zip")  # 2 h each: the whole, the lines and 2 stems
+    Export(lines).refuse_too_large("wav")
+    with pytest.raises(InvalidRequest, match=r"240 minutes and take 4\.1 GB"):
+        Export(lines).refuse_too_large("zip")
 
 
 def test_subtitles_keep_every_text_in_one_cue() -> None:
