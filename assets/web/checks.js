@@ -77,7 +77,7 @@ class Checks {
     if (!take.id) return element("li", {}, label, ` ${take.error}`);
     const src = new URL(`v1/audio/takes/${take.id}/audio`, base);
     const audio = element("audio", { controls: true, preload: "none", src, "aria-label": name });
-    const told = [take.summary, ...take.reasons].join(" · ");
+    const told = [take.summary, ...take.reasons].filter(Boolean).join(" · ");
     return element("li", { "data-best": take.id === best ? "true" : null }, label, ` ${told}`, audio);
   }
 }

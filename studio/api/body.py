@@ -89,13 +89,15 @@ def voice_of(body: SpeechBody, store: VoiceStore) -> Voice:
     return store.find(name)
 
 
-def with_defaults(body: SpeechBody, voice: Voice) -> SpeechBody:
-    """The request with the voice's own defaults for what it does not name."""
+def with_defaults(body: SpeechBody, voice: Voice, model: ServedModel) -> SpeechBody:
+    """The request with the voice's own defaults for what it does not name, but for those that could not be honoured."""
     unnamed = {
         n: v
         for n, v in voice.defaults.items()
         if n in body.__class__.model_fields.keys() - body.model_fields_set
     }
+    if "instruct" not in model.modes or body.mode not in (None, "instruct"):
+        unnamed.pop("instructions", None)
     return body.model_copy(update=unnamed)
 
 

@@ -44,11 +44,10 @@ class MoreTakes(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """One of several takes: its sound under way, what came of it, or why nothing did."""
+    """One of several takes. id: None if there is none; error: why there is none, or why it could not be checked."""
 
-    id: str
+    id: str | None
     seed: int
-    stream: SpeechStream | None = None
     report: TakeReport | None = None
     error: StudioError | None = None
 
@@ -135,14 +134,14 @@ def checks_router(
         """Make more takes of what made one of the caller's, and say which of all is best and why."""
         client = client_of(request)
         first = takes.find(client, take_id)
+        known = Made(first.id, first.seed, await checks.report(first))  # before others are made in vain
         async with AsyncExitStack() as streams:
             begun = []
             for _ in range(more.takes):
                 stream, synthesis = await speaking.begin_again(first)
-                await streams.enter_async_context(stream)
-                begun.append(Made(stream.request_id, synthesis.sampling.seed, stream))
+                begun.append((await streams.enter_async_context(stream), synthesis.sampling.seed))
             made = await or_leave(request, streams, _made(begun, takes, checks, client))
-        return _choice([Made(first.id, first.seed, report=await checks.report(first)), *made], language_of(request))
+        return _choice([known, *made], language_of(request))
 
     @router.post("/v1/audio/speech/best")
     async def keep_the_best(request: Request, body: BestBody) -> dict[str, object]:
@@ -150,48 +149,55 @@ def checks_router(
         if not takes.keeps_history:
             raise InvalidRequest("check.no_takes", param="takes")
         client = client_of(request)
+        if (seconds := await speaking.expected_s(body)) > MOST_S:
+            raise InvalidRequest("check.would_be_long", param="input", seconds=seconds, limit=MOST_S)
         async with AsyncExitStack() as streams:
             begun = []
             for one in body.bodies():
                 stream, synthesis = await speaking.begin(one, client)
-                await streams.enter_async_context(stream)
-                begun.append(Made(stream.request_id, synthesis.sampling.seed, stream))
+                begun.append((await streams.enter_async_context(stream), synthesis.sampling.seed))
             made = await or_leave(request, streams, _made(begun, takes, checks, client))
         return _choice(made, language_of(request))
 
     return router
 
 
-async def _made(begun: Sequence[Made], takes: TakeStore, checks: TakeChecks, client: str) -> list[Made]:
-    """Each take spoken, all at once, and then judged; one that fails loses no other. Raises if all failed."""
-    streams = [one.stream for one in begun if one.stream is not None]
-    outcomes = await asyncio.gather(*map(all_samples, streams), return_exceptions=True)
+async def _made(
+    begun: Sequence[tuple[SpeechStream, int]], takes: TakeStore, checks: TakeChecks, client: str
+) -> list[Made]:
+    """Each take, of a stream and its seed, spoken, all at once, and then judged; one that fails loses no other."""
+    outcomes = await asyncio.gather(*(all_samples(stream) for stream, _ in begun), return_exceptions=True)
     made = []
-    for one, outcome in zip(begun, outcomes, strict=True):
+    for (stream, seed), outcome in zip(begun, outcomes, strict=True):
         if isinstance(outcome, StudioError):
-            made.append(Made(one.id, one.seed, error=outcome))
+            made.append(Made(None, seed, error=outcome))
         elif isinstance(outcome, BaseException):
             raise outcome
         else:
-            made.append(Made(one.id, one.seed, report=await checks.report(takes.find(client, one.id))))
-    errors = [one.error for one in made if one.error is not None]
-    if len(errors) == len(made):
-        raise errors[0]
+            made.append(await _judged(stream.request_id, seed, takes, checks, client))
     return made
 
 
+async def _judged(take_id: str, seed: int, takes: TakeStore, checks: TakeChecks, client: str) -> Made:
+    kept_as = None
+    try:
+        take = takes.find(client, take_id)
+        kept_as = take.id
+        return Made(kept_as, seed, await checks.report(take))
+    except StudioError as error:  # it was not kept, for want of room, or the ears are busy
+        return Made(kept_as, seed, error=error)
+
+
 def _choice(made: Sequence[Made], language: str) -> dict[str, object]:
-    kept = [one for one in made if one.report is not None]
-    best = kept[best_of([one.report for one in kept if one.report is not None])]
-    return {
-        "best": best.id,
-        "takes": [
-            {
-                "id": one.id if one.report else None,
-                "seed": one.seed,
-                **(wire(one.report, language) if one.report else {}),
-                "error": one.error.message(language) if one.error else None,
-            }
-            for one in made
-        ],
-    }
+    """Which is best, and what was found of each. Raises the first error if none could be judged."""
+    judged = [(one.id, one.report) for one in made if one.report is not None]
+    if not judged:
+        raise next(one.error for one in made if one.error is not None)
+    best = judged[best_of([report for _, report in judged])][0]
+    return {"best": best, "takes": [_told(one, language) for one in made]}
+
+
+def _told(one: Made, language: str) -> dict[str, object]:
+    error = one.error.message(language) if one.error else None
+    found = wire(one.report, language) if one.report else {"reasons": [error]}
+    return {"id": one.id, "seed": one.seed, **found, "error": error}

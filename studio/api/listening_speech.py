@@ -59,7 +59,7 @@ class ConditionSpeech:
     async def speak(self, wanted: Utterance) -> Float32:
         """One sentence, float32 [n] at 24 kHz."""
         voice = self._store.find(wanted.voice)
-        body = with_defaults(self._body(wanted), voice)
+        body = with_defaults(self._body(wanted), voice, self._model)
         refuse_unmakeable(body, self._model)
         request = synthesis_of(body, await self._prompts.of(voice), CLIENT, self._model)
         async with await self._engine.submit(request) as stream:

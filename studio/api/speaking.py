@@ -61,10 +61,15 @@ class Speaking:
     def _judged(self, body: SpeechBody) -> tuple[SpeechBody, Voice]:
         """The body with its voice's defaults, once all that can be judged before any work is good."""
         voice = voice_of(body, self._store)
-        body = with_defaults(body, voice)
+        body = with_defaults(body, voice, self.model)
         refuse_unmakeable(body, self.model)
         self.engine.check(self.respelled(body.input, voice.id))
         return body, voice
+
+    async def expected_s(self, body: SpeechBody) -> float:
+        """For how many seconds it would be spoken, by the rates measured lately. Raises as `begin`, but QueueFull."""
+        body, voice = self._judged(body)
+        return (await self.engine.preview(self.respelled(body.input, voice.id), body.speed))[1]
 
     async def begin_arriving(
         self, body: SpeechBody, client: str, pieces: AsyncIterator[str], interleaved: bool
@@ -73,7 +78,7 @@ class Speaking:
         if interleaved and not self.model.interleaved:
             raise InvalidRequest("mode.interleaved", param="interleaved")
         voice = voice_of(body, self._store)
-        body = with_defaults(body, voice)
+        body = with_defaults(body, voice, self.model)
         refuse_unmakeable(body, self.model)
         self.engine.refuse_unless_ready()
         self.engine.refuse_if_full(client)

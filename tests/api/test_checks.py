@@ -6,8 +6,9 @@ import httpx
 import numpy as np
 import pytest
 
+from studio.api import checks
 from studio.backends.fake import Raise, Say
-from studio.errors import SpeechLMError
+from studio.errors import QueueFull, SpeechLMError
 from studio.speech import SPEAKER_DIM
 from tests.api.conftest import Service
 
@@ -105,7 +106,7 @@ def test_best_of_several_takes_is_kept_with_reasons(service: Service, client: ht
 
 def test_take_is_compared_with_more_of_its_kind(service: Service, client: httpx.Client) -> None:
     take = speak(client)
-    service.ears.enqueue("the cat on the mat", RIGHT, "the cat")  # of the two new ones, then of the first
+    service.ears.enqueue("the cat", "the cat on the mat", RIGHT)  # of the first, then of the two new ones
     reply = client.post(f"/v1/audio/takes/{take}/best", json={"takes": 2}).json()
     assert len({one["seed"] for one in reply["takes"]}) == 3 and reply["takes"][0]["id"] == take
     assert reply["best"] == reply["takes"][2]["id"]
@@ -119,6 +120,37 @@ def test_take_that_fails_loses_no_other(service: Service, client: httpx.Client) 
     reply = client.post("/v1/audio/speech/best", json={"input": TEXT, "voice": "Ada", "takes": 2}).json()
     failed, made = sorted(reply["takes"], key=lambda take: take["id"] is not None)
     assert failed["error"] and failed["id"] is None and reply["best"] == made["id"]
+
+
+def test_take_whose_check_fails_loses_no_other(
+    service: Service, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embed, failures = service.ears.embed, [QueueFull("queue.full", waiting=9, seconds=1)]
+
+    async def busy_once(sounds: list) -> np.ndarray:
+        if failures:
+            raise failures.pop()
+        return await embed(sounds)
+
+    monkeypatch.setattr(service.ears, "embed", busy_once)
+    reply = client.post("/v1/audio/speech/best", json={"input": TEXT, "voice": "Ada", "takes": 2}).json()
+    unchecked, checked = reply["takes"]
+    assert "places are taken" in unchecked["reasons"][0] and unchecked["error"] == unchecked["reasons"][0]
+    assert reply["best"] == checked["id"] and client.get(f"/v1/audio/takes/{unchecked['id']}").status_code == 200
+
+
+def test_takes_too_long_to_be_checked_are_not_made(
+    service: Service, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take = speak(client)
+    service.until(service.is_idle)
+    made = len(service.lm.prompts)
+    monkeypatch.setattr(checks, "MOST_S", 0.1)
+    by_text = client.post("/v1/audio/speech/best", json={"input": TEXT, "voice": "Ada", "takes": 2})
+    assert by_text.status_code == 400 and by_text.json()["error"]["param"] == "input"
+    by_take = client.post(f"/v1/audio/takes/{take}/best", json={"takes": 2})
+    assert by_take.status_code == 400 and by_take.json()["error"]["param"] == "take"
+    assert len(service.lm.prompts) == made
 
 
 @pytest.mark.parametrize(

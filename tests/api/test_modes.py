@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
+from studio.api.body import SpeechBody, with_defaults
 from studio.api.modes import mode_of, refuse_unhonoured
 from studio.backends.fake import voice_prompt
 from studio.errors import InvalidRequest
@@ -68,6 +69,16 @@ def test_model_without_instructions_refuses_them(mode: Mode | None, instructions
     with pytest.raises(InvalidRequest) as caught:
         refuse_unhonoured(EMBEDDED, mode, instructions)
     assert caught.value.key in ("request.instructions", "mode.model")
+
+
+def test_instructions_of_a_voice_are_left_out_where_they_cannot_be_followed(service: Service) -> None:
+    voice = service.store.edit("Ada", defaults={"instructions": "happily", "seed": 5})
+    for mode, followed in ((None, True), ("instruct", True), ("zero_shot", False), ("cross_lingual", False)):
+        assert speak(service, mode=mode).status_code == 200
+        assert len(service.lm.prompts[-1].prompt_text_ids) == (1 if followed else 0 if mode == "cross_lingual" else 2)
+    body = with_defaults(SpeechBody(input="hi", voice="Ada"), voice, EMBEDDED)
+    assert (body.instructions, body.seed) == (None, 5)
+    assert speak(service, mode="zero_shot", instructions="sadly").status_code == 400  # asked for, so told
 
 
 def test_voice_with_an_embedding_alone_speaks_as_a_preset_unasked() -> None:
