@@ -62,5 +62,5 @@ def install_listening(
     app.include_router(listening_router(room, owners, speech, takes_of))
     app.include_router(material_router(room, owners))
     app.include_router(report_router(room, owners, speech.clip_of_voice))
-    app.include_router(rating_router(room, guard.client_of))
+    app.include_router(rating_router(room))
     return room

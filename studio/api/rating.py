@@ -6,7 +6,6 @@ No reply names a condition, an item, a file, a role or a seed; sounds come from 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -82,7 +81,7 @@ class TextBody(BaseModel):
     text: Annotated[str, Field(max_length=4000), AfterValidator(_whole)]
 
 
-def rating_router(room: ListeningRoom, client_of: Callable[[Request], str]) -> APIRouter:
+def rating_router(room: ListeningRoom) -> APIRouter:
     router = APIRouter(prefix="/listen")
     sessions = room.sessions
 
@@ -173,7 +172,8 @@ def rating_router(room: ListeningRoom, client_of: Callable[[Request], str]) -> A
     @router.post("/{token}/text")
     async def arena_text(request: Request, token: str, body: TextBody) -> dict[str, Any]:
         """The arena: a visitor's own text, made in two conditions."""
-        await room.arena.ask(session_of(request, token), body.text, client_of(request))
+        address = request.client.host if request.client else ""  # cookies are to be had for nothing
+        await room.arena.ask(session_of(request, token), body.text, address)
         return sessions.view(session_of(request, token))
 
     return router

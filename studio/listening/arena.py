@@ -18,12 +18,14 @@ from studio.listening.material import ready
 from studio.listening.orders import Trial
 from studio.listening.raters import Rater, RaterStore
 from studio.listening.sessions import Session
-from studio.listening.store import GivenClip, ListeningStore
+from studio.listening.store import GivenClip, ListeningStore, Test
 from studio.speech import SAMPLE_RATE_HZ
 
 TEXT_MAX_CHARS = 300
 PAIRS_PER_HOUR = 30
 """For one address; a new cookie does not make a new visitor."""
+VOTE_LIFE_S = 3600.0
+"""A pair without a vote is given up after so long, and its sound goes."""
 FULL_WEIGHT_VOTES = 20
 """A rater's votes together weigh no more than so many."""
 ONE_SIDED_VOTES, ONE_SIDED_RATIO = 10, 0.9
@@ -51,6 +53,7 @@ class Arena:
             raise InvalidRequest("listening.arena_text", param="text", limit=TEXT_MAX_CHARS)
         if test.state != "open" or not test.design.arena:
             raise ListeningConflict("listening.closed")
+        self._give_up_old()
         if self._raters.position(rater.id) < len(rater.plan) or rater.id in self._making:
             raise ListeningConflict("listening.vote_due")
         self._count(address)
@@ -75,6 +78,14 @@ class Arena:
         for other in [a for a, seen in self._lately.items() if not seen or seen[-1] < now - 3600]:
             del self._lately[other]
 
+    def _give_up_old(self) -> None:
+        """End the trials that nobody voted on, in whatever arena."""
+        for rater, position in self._raters.unanswered(self._now() - VOTE_LIFE_S):
+            test = self._store.find(rater.test)
+            if test.design.arena:
+                self._raters.end(rater.id, position, [])
+                self._drop(test, rater.plan[position].item)
+
     async def _make(self, session: Session, text: str) -> None:
         design = session.test.design
         pair = next_pair(design, self._raters.answers(session.test.id))
@@ -90,12 +101,15 @@ class Arena:
             self._store.put_clip(session.test.id, "ready", GivenClip(item, condition, samples, rate_hz, text))
         slots = tuple(Random(secrets.token_bytes(8)).sample(pair, 2))
         self._raters.append(session.rater, Trial(Role.TEST, item, slots))
+        self._raters.serve(session.rater.id, len(session.rater.plan))  # its time runs, whoever comes back for it
 
     def voted(self, session: Session, number: int) -> None:
         """A trial is over: its sound goes, the vote stays."""
-        item = session.rater.plan[number - 1].item
-        for condition in session.test.design.compared:
-            self._store.drop_clips(session.test.id, condition, "ready", item)
+        self._drop(session.test, session.rater.plan[number - 1].item)
+
+    def _drop(self, test: Test, item: str) -> None:
+        for condition in test.design.compared:
+            self._store.drop_clips(test.id, condition, "ready", item)
 
 
 def next_pair(design: Design, votes: Iterable[Answer]) -> tuple[str, str]:

@@ -175,12 +175,14 @@ class RaterStore:
         )
         return dict(row) if row else {}
 
-    def asked_since(self, rater: str, since_s: float) -> int:
-        """Trials that a rater was shown since a time; what the arena limits."""
-        row = self._db.row(
-            "SELECT count(*) AS n FROM progress WHERE rater = ? AND first_s >= ?", rater, since_s
+    def unanswered(self, before_s: float) -> list[tuple[Rater, int]]:
+        """Trials, by rater and position, that were first shown before a time and have not ended."""
+        rows = self._db.rows(
+            "SELECT position, rater.* FROM progress JOIN rater ON rater.id = progress.rater"
+            " WHERE ended = '' AND first_s < ?",
+            before_s,
         )
-        return int(row["n"]) if row else 0
+        return [(_rater(row), row["position"]) for row in rows]
 
 
 def study(test: Test) -> Study:

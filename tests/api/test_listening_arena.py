@@ -75,11 +75,26 @@ def test_an_address_gets_so_many_pairs_an_hour_whatever_its_cookie(service, aren
     refused = visitor.http.post("/text", json={"text": "one two three four"})
     assert refused.status_code == 429 and int(refused.headers["retry-after"]) > 0
     visitor.http.cookies.clear()
+    visitor.http.get(service.url)  # the cookie of the page
     visitor.join()
     assert visitor.http.post("/text", json={"text": "one two three four"}).status_code == 429
     service.clock.ahead_s += 3601
     assert visitor.http.post("/text", json={"text": "one two three four"}).status_code == 200
     assert view["phase"] == "text"
+
+
+def test_pair_without_a_vote_is_given_up_after_an_hour(service, arena) -> None:
+    _, test, visitor = arena
+    service.clock.ahead_s += 3601  # the hour of other tests is over
+    visitor.join()
+    visitor.http.post("/text", json={"text": "one two three four"})
+    service.clock.ahead_s += 3601
+    other = SimulatedRater(service.url, visitor.token, visitor.pass_time, higher_is_better)
+    other.join()
+    view = other.http.post("/text", json={"text": "one two three four"}).json()
+    assert len(service.app.state.listening.store.clips(test, "ready")) == 2  # the other's
+    assert visitor.http.get("/state").json()["phase"] == "text"
+    assert other.answer(view)["phase"] == "text"
 
 
 def test_leaderboard_ranks_what_visitors_prefer_first_with_intervals(service, arena) -> None:
