@@ -129,8 +129,9 @@ class Sessions:
         return [ready[trial.item, name] for name in names]
 
     def _hear_s(self, design: Design, clips: list[Clip]) -> float:
-        shortest = min(clip.seconds for clip in clips)
-        return round(min(HEAR_MIN_S, shortest) if design.shape == "all" else shortest, 3)
+        if design.shape == "all":
+            return round(min(HEAR_MIN_S, *(clip.seconds for clip in clips)), 3)
+        return round(max(clip.seconds for clip in clips), 3)
 
     def take(self, session: Session, address: str) -> Served:
         """What an address stands for, once. Raises NotFound."""
@@ -168,7 +169,8 @@ class Sessions:
         limit_s = test.design.timeout_s
         if reply is None and not (limit_s and spent_s >= limit_s - 1):
             raise ListeningConflict("listening.time_left")
-        if reply is None or (limit_s and spent_s > limit_s + TIMEOUT_GRACE_S):
+        # The page's own clock counts: what was answered in time may have waited for a server that was away.
+        if reply is None or (limit_s and min(spent_s, reply.seconds) > limit_s + TIMEOUT_GRACE_S):
             self._raters.end(rater.id, position, [])
             return
         trial = rater.plan[position]

@@ -363,9 +363,18 @@ def test_a_trial_without_an_answer_in_time_is_passed_over(service, owner) -> Non
     assert them.http.post("/answer", json={"number": 1, "timeout": True}).json()["trial"]["number"] == 2
     them.hear(them.http.get("/state").json()["trial"])
     service.clock.ahead_s += 100
-    late = them.http.post("/answer", json={"number": 2, "scores": [3]}).json()
+    late = them.http.post("/answer", json={"number": 2, "scores": [3], "seconds": 100}).json()
     assert late["trial"]["number"] == 3 and answers_of(owner, test) == []
     assert owner.show(test)["counts"]["timeouts"] == 2
+
+
+def test_an_answer_given_in_time_counts_though_the_server_was_away(service, owner) -> None:
+    test, token = owner.opened(PITCHES, kind="mos", timeout_s=20)
+    them = rater(service, token)
+    them.hear(them.join()["trial"])
+    service.clock.ahead_s += 100
+    assert them.http.post("/answer", json={"number": 1, "scores": [3], "seconds": 12}).status_code == 200
+    assert [a.score for a in answers_of(owner, test)] == [3]
 
 
 def test_deleting_asks_for_the_title_and_keeps_an_export(service, owner) -> None:
@@ -463,7 +472,10 @@ def test_similarity_is_heard_against_the_clip_of_each_voice(service, owner) -> N
     service.until(lambda: not room.generation.is_busy(made["id"]))
     assert owner.do(made["id"], "open").status_code == 200
     them = rater(service, owner.invite(made["id"])[0])
-    slots, reference = them.hear(them.join()["trial"])
+    trial = them.join()["trial"]
+    slots, reference = them.hear(trial)
+    seconds = (len(slots[0]) - 44) / 2 / 24_000  # that of the longer, the clip of the voice
+    assert trial["hear_s"] == pytest.approx(seconds, abs=0.001)
     assert reference is not None and abs(pitch_of(reference) - 180) < 1  # the tone that Ada was made of
     assert abs(pitch_of(slots[0]) - 180) > 1 and len(reference) == len(slots[0])
 
