@@ -67,7 +67,7 @@ def listening_router(room: ListeningRoom, owners: Owners, speech: ConditionSpeec
     async def create_test(request: Request, response: Response, body: DesignBody) -> dict[str, Any]:
         design = design_of(body)
         speech.check(design)
-        clips = takes_of(request, design)
+        clips = await asyncio.to_thread(takes_of, request, design)
         test = room.store.create(design, hashed(owners.ensure_key(request, response)))
         await asyncio.to_thread(put_all, test, clips)
         return wire(room, test, language_of(request))
@@ -79,14 +79,15 @@ def listening_router(room: ListeningRoom, owners: Owners, speech: ConditionSpeec
     @router.put("/tests/{test_id}")
     async def redesign(request: Request, test_id: str, body: DesignBody) -> dict[str, Any]:
         test = owners.test(request, test_id)
-        if body.seed is None:
-            body.seed = test.design.seed
-        design = design_of(body, test.design)
-        speech.check(design)
-        clips = takes_of(request, design)
-        await room.generation.stop(test.id)
-        test = room.store.redesign(test, design)
-        await asyncio.to_thread(put_all, test, clips)
+        with room.alone(test.id):
+            if body.seed is None:
+                body.seed = test.design.seed
+            design = design_of(body, test.design)
+            speech.check(design)
+            clips = await asyncio.to_thread(takes_of, request, design)
+            await room.generation.stop(test.id)
+            test = room.store.redesign(test, design)
+            await asyncio.to_thread(put_all, test, clips)
         return wire(room, test, language_of(request))
 
     @router.post("/tests/{test_id}/open")
@@ -95,9 +96,13 @@ def listening_router(room: ListeningRoom, owners: Owners, speech: ConditionSpeec
         test = owners.test(request, test_id)
         if room.generation.is_busy(test.id):
             raise ListeningConflict("listening.making")
-        by_voice = test.design.reference == "voice"
-        references = {c.id: speech.clip_of_voice(c.source.voice) for c in test.design.conditions} if by_voice else {}
-        await asyncio.to_thread(open_test, room.store, test, references)
+
+        def opened() -> None:
+            by_voice = test.design.conditions if test.design.reference == "voice" else ()
+            open_test(room.store, test, {c.id: speech.clip_of_voice(c.source.voice) for c in by_voice})
+
+        with room.alone(test.id):
+            await asyncio.to_thread(opened)
         return wire(room, room.store.find(test.id), language_of(request))
 
     @router.post("/tests/{test_id}/close")
@@ -105,7 +110,7 @@ def listening_router(room: ListeningRoom, owners: Owners, speech: ConditionSpeec
         test = owners.test(request, test_id)
         if test.state == "draft":
             raise ListeningConflict("listening.not_open")
-        room.store.set_state(test.id, "closed")
+        room.store.close(test.id)
         return wire(room, room.store.find(test.id), language_of(request))
 
     @router.post("/tests/{test_id}/invitations")
@@ -149,9 +154,15 @@ def listening_router(room: ListeningRoom, owners: Owners, speech: ConditionSpeec
         test = owners.test(request, test_id)
         if body.title.strip() != test.design.title.strip():
             raise InvalidRequest("listening.confirm", param="title", title=test.design.title)
-        await room.generation.stop(test.id)
-        keep(room.store, test, await asyncio.to_thread(export, room.store, room.raters, test))
-        room.store.delete(test.id)
+
+        def kept_and_gone() -> None:
+            keep(room.store, test, export(room.store, room.raters, test))
+            room.store.delete(test.id)
+
+        with room.alone(test.id):
+            await room.generation.stop(test.id)
+            room.store.close(test.id)  # an answer that is confirmed from now on would be in no export
+            await asyncio.to_thread(kept_and_gone)
         return {"id": test.id, "deleted": True, "export": f"/v1/listening/exports/{test.id}"}
 
     @router.get("/exports/{test_id}")

@@ -63,6 +63,9 @@ def material_router(room: ListeningRoom, owners: Owners) -> APIRouter:
             raise InvalidRequest("listening.condition_unknown", param="condition", condition=condition[:80])
         sent = await read_files(files)
         read = await asyncio.to_thread(lambda: uploads(unpacked(sent)))
+        test = draft_of(owners, request, test_id)  # it may have been opened meanwhile
+        if found not in test.design.conditions:
+            raise InvalidRequest("listening.condition_unknown", param="condition", condition=condition[:80])
         items = sorted(upload.item for upload in read)
 
         def store() -> None:
@@ -72,7 +75,8 @@ def material_router(room: ListeningRoom, owners: Owners) -> APIRouter:
                 clip = GivenClip(one.item, found.id, one.clip.samples, one.clip.sample_rate_hz, text)
                 room.store.put_clip(test.id, "given", clip)
 
-        await asyncio.to_thread(store)
+        with room.changing(test.id):
+            await asyncio.to_thread(store)
         return wire(room, test, language_of(request))
 
     @router.post("/tests/{test_id}/make")
@@ -84,7 +88,8 @@ def material_router(room: ListeningRoom, owners: Owners) -> APIRouter:
         if held_back and all(condition.id in ids for condition, _ in missing(room.store, test)):
             wanted = " ".join(f"--{k.replace('_', '-')} {v}" for k, v in held_back[0].wanted.items())
             raise ListeningConflict("listening.other_settings", name=held_back[0].condition.name, wanted=wanted)
-        room.generation.start(test)
+        with room.changing(test.id):
+            room.generation.start(test)
         return wire(room, room.store.find(test.id), language_of(request))
 
     @router.get("/tests/{test_id}/material/{condition}/{item}")

@@ -36,4 +36,4 @@ def open_test(store: ListeningStore, test: Test, references: dict[str, tuple[Flo
             store.put_clip(
                 test.id, "ready", GivenClip(item, condition, samples, rate_hz, texts.get(item, ""))
             )
-    store.set_state(test.id, "open")
+    store.open(test.id)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from studio.errors import ListeningConflict
 from studio.listening.answers import Answer, Kind, Role, Study
 from studio.listening.database import Database
 from studio.listening.design import ANCHORS, Design
@@ -141,9 +142,17 @@ class RaterStore:
         )  # fmt: skip
 
     def end(self, rater: str, position: int, rows: Iterable[Answer]) -> None:
-        """The answers to a trial, or that there were none in time; once only, all or nothing."""
+        """The answers to a trial, or that there were none in time; once only, all or nothing.
+
+        Raises: ListeningConflict for answers to a test that is closed: its export may be written already.
+        """
         rows = list(rows)
         with self._db.transaction():
+            state = self._db.row(
+                "SELECT state FROM test JOIN rater ON rater.test = test.id WHERE rater.id = ?", rater
+            )
+            if rows and (state is None or state["state"] != "open"):
+                raise ListeningConflict("listening.closed")
             if not self._db.run(
                 "UPDATE progress SET ended = ?, draft = '{}' WHERE rater = ? AND position = ? AND ended = ''",
                 "answered" if rows else "timeout", rater, position,

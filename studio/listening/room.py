@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from studio.errors import ListeningConflict
 from studio.listening.arena import Arena
 from studio.listening.blinding import Addresses
 from studio.listening.database import Database
@@ -28,6 +31,31 @@ class ListeningRoom:
         self.generation = Generation(self.store, speak, present)
         self.arena = Arena(self.store, self.raters, speak, now)
         self.now = now
+        self._alone: set[str] = set()
+        self._changes: Counter[str] = Counter()
+
+    @contextmanager
+    def changing(self, test: str) -> Iterator[None]:
+        """While a test's material changes; several may. Raises ListeningConflict while somebody has it alone."""
+        if test in self._alone:
+            raise ListeningConflict("listening.at_work")
+        self._changes[test] += 1
+        try:
+            yield
+        finally:
+            self._changes[test] -= 1
+            self._changes += Counter()  # drops what is back at zero
+
+    @contextmanager
+    def alone(self, test: str) -> Iterator[None]:
+        """While a test is opened, redesigned or deleted. Raises ListeningConflict if anything changes it already."""
+        if test in self._alone or self._changes[test]:
+            raise ListeningConflict("listening.at_work")
+        self._alone.add(test)
+        try:
+            yield
+        finally:
+            self._alone.discard(test)
 
     async def close(self) -> None:
         await self.generation.close()

@@ -130,8 +130,14 @@ class ListeningStore:
             self.drop_clips(test.id, gone)
         return self.find(test.id)
 
-    def set_state(self, test: str, state: State) -> None:
-        self._db.run("UPDATE test SET state = ? WHERE id = ?", state, test)
+    def open(self, test: str) -> None:
+        """Let raters in. Raises ListeningConflict for a test that is no draft."""
+        if not self._db.run("UPDATE test SET state = 'open' WHERE id = ? AND state = 'draft'", test):
+            raise ListeningConflict("listening.not_draft")
+
+    def close(self, test: str) -> None:
+        """Take no more answers; nothing for a test that is not open."""
+        self._db.run("UPDATE test SET state = 'closed' WHERE id = ? AND state = 'open'", test)
 
     def set_problem(self, test: str, sentence: str) -> None:
         """Why material could not be made; "" for no problem."""

@@ -14,7 +14,9 @@ import soundfile
 
 from studio.audio.loudness import loudness_of
 from studio.listening.answers import Kind, read_csv
+from studio.listening.export import export
 from studio.listening.headphones import softest
+from studio.listening.opening import open_test
 from tests.simulated_rater import Owner, SimulatedRater, higher_is_better, pitch_of, tone
 
 PITCHES = {"low tone": 300.0, "high tone": 900.0}
@@ -391,6 +393,43 @@ def test_deleting_asks_for_the_title_and_keeps_an_export(service, owner) -> None
     assert json.loads(kept.read("design.json"))["title"] == "Two tones"
     assert sum(name.startswith("given/") for name in kept.namelist()) == 6
     assert Owner(service.url).http.get(gone["export"]).status_code == 404
+
+
+def test_answer_that_comes_while_its_test_is_deleted_is_not_confirmed(service, owner, monkeypatch) -> None:
+    test, token = owner.opened(PITCHES, kind="mos", title="going")
+    them = rater(service, token)
+    them.hear(them.join()["trial"])
+    replies = []
+
+    def export_with_a_late_answer(*of):
+        content = export(*of)
+        replies.append(them.http.post("/answer", json={"number": 1, "scores": [3]}).status_code)
+        return content
+
+    monkeypatch.setattr("studio.api.listening.export", export_with_a_late_answer)
+    path = f"/v1/listening/tests/{test}"
+    assert owner.http.request("DELETE", path, json={"title": "going"}).status_code == 200
+    assert replies == [409]
+
+
+def test_nothing_else_happens_to_a_test_while_it_is_opened(service, owner, monkeypatch) -> None:
+    design = {"kind": "mos", "title": "t", "conditions": [{"name": "a"}]}
+    test = owner.create(**design)["id"]
+    owner.upload(test, "a", {"s01.wav": tone(300)})
+    path, replies = f"/v1/listening/tests/{test}", {}
+
+    def open_slowly(*of):
+        replies["open"] = owner.do(test, "open")
+        replies["make"] = owner.do(test, "make")
+        replies["design"] = owner.http.put(path, json=design)
+        replies["upload"] = owner.upload(test, "a", {"s02.wav": tone(300)})
+        replies["delete"] = owner.http.request("DELETE", path, json={"title": "t"})
+        open_test(*of)
+
+    monkeypatch.setattr("studio.api.listening.open_test", open_slowly)
+    assert owner.do(test, "open").json()["state"] == "open"
+    assert {name: reply.status_code for name, reply in replies.items()} == dict.fromkeys(replies, 409)
+    assert len(replies) == 5 and len(owner.show(test)["clips"]) == 1
 
 
 def test_webmushra_configuration_becomes_a_test_and_answers_its_csv(service, owner) -> None:

@@ -63,9 +63,11 @@ def test_change_of_what_is_spoken_drops_its_clips_and_no_others(room: Room) -> N
     assert len(room.store.clips(test.id, "given")) == 2
     test = room.store.redesign(test, design(seed=1))
     assert list(room.store.clips(test.id, "given")) == [("s01", "c1")]
-    room.store.set_state(test.id, "open")
+    room.store.open(test.id)
     with pytest.raises(ListeningConflict):
         room.store.redesign(test, design(seed=2))
+    with pytest.raises(ListeningConflict):
+        room.store.open(test.id)
 
 
 def test_deleted_test_leaves_no_file_and_no_row(room: Room, tmp_path: Path) -> None:
@@ -92,6 +94,7 @@ def test_progress_draft_and_answers_come_back_after_a_restart(tmp_path: Path) ->
     invitation = room.store.invite(test.id, "", 2000.0)
     rater, key = room.raters.join(test, invitation, lambda number: plan(test.design, ["s01", "s02"], number))
     room.raters.serve(rater.id, 0)
+    room.store.open(test.id)
     row = Answer(test.id, rater.id, "x", 1, Kind.AB, Role.TEST, "s01", "c1", 1.0, "c2", comment="“quoted”, 中文")
     room.raters.end(rater.id, 0, [row])
     room.raters.end(rater.id, 0, [row])  # sent twice
