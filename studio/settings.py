@@ -71,6 +71,7 @@ class Settings(BaseModel):
     flow_steps: int = knob(10, "Euler steps of a mel solve; fewer is faster and rougher.", group="token2wav", unit="steps", ge=1, le=50)
     upstream_streaming: bool = knob(False, "Stream as upstream's code does, faults included: slow, for comparing by ear only.", group="token2wav")
     voice_cache: int = knob(16, "Voices whose flow state of the prompt is kept ready.", group="token2wav", unit="voices", ge=1, le=1024)
+    voice_cache_gib: float = knob(0.0, "Memory of these voices, of which the newest stays at any size; 0: 2 GiB on a CPU, a tenth of a GPU's.", group="token2wav", unit="GiB", ge=0, le=1024)
 
     temperature: float | None = knob(None, "Sampling temperature where a request names none; unset: the checkpoint's own.", group="sampling", applies="next request", ge=0.05, le=2.0)
     top_p: float | None = knob(None, "Nucleus of the sampling where a request names none; unset: the checkpoint's own.", group="sampling", unit="ratio", applies="next request", ge=0.05, le=1.0)

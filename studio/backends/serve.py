@@ -44,6 +44,9 @@ Handler = Callable[..., Awaitable[Any] | AsyncIterator[Any]]
 Report = Callable[..., None]
 """report(stage, fraction, **detail), from any thread: where the start stands, stage being a catalogue key."""
 
+RESTART_S = 30.0
+"""How long a restart is said to take to those whose requests died with the engine."""
+
 
 @dataclass(frozen=True, slots=True)
 class Service:
@@ -52,6 +55,11 @@ class Service:
     handlers: Mapping[str, Handler]
     close: Callable[[], Awaitable[None]] | None = None
     facts: dict[str, Any] = field(default_factory=dict)
+
+
+def engine_dead() -> EngineDead:
+    """For a handler to raise when this program can compute no more."""
+    return EngineDead("engine.dead", seconds=RESTART_S, retry_after_s=RESTART_S)
 
 
 Setup = Callable[[dict[str, Any], Report], Awaitable[Service]]

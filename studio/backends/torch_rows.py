@@ -9,11 +9,13 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from studio.backends.torch_device import raise_if_lost
 from studio.backends.torch_voices import TorchVoices
 from studio.models.flow import Flow, FlowState
 from studio.models.hift import CausalHift, Hift
@@ -41,11 +43,17 @@ TURN_BLOCKS_ALONE = 2
 
 WARM_UP_TOKENS = 2 * BLOCK_TOKENS
 
+T = TypeVar("T")
+
 
 @dataclass(slots=True)
 class _Row:
-    """One segment's states. ahead_tokens: tokens that the flow was shown already and the engine will give again."""
+    """One segment's states. voice: its key.
 
+    ahead_tokens: tokens that the flow was shown already and the engine will give again.
+    """
+
+    voice: str
     flow: FlowState
     hift: HiftState | CausalState
     ahead_tokens: int = 0
@@ -54,14 +62,22 @@ class _Row:
 class TorchToken2Wav:
     """Rows by id over one flow and one vocoder. Owner: the one thread that calls it; never blocks on I/O."""
 
-    def __init__(self, flow: Flow, hift: Hift | CausalHift, *, device: str = "cpu", voice_cache: int = 16) -> None:
+    def __init__(
+        self,
+        flow: Flow,
+        hift: Hift | CausalHift,
+        *,
+        device: str = "cpu",
+        voice_cache: int = 16,
+        voice_cache_bytes: int = 0,
+    ) -> None:
         if hift.config.sample_rate_hz != SAMPLE_RATE_HZ or hift.config.samples_per_frame != MEL_HOP_SAMPLES:
             found = hift.config.samples_per_frame
             raise WeightsError(f"hift: ups makes {found} samples a mel frame, not {MEL_HOP_SAMPLES}")
         self._device = torch.device(device)
         self._flow = flow.to(self._device).eval()
         self._hift = hift.to(self._device).eval().fold_weight_norm()
-        self._voices = TorchVoices(self._flow, voice_cache)
+        self._voices = TorchVoices(self._flow, voice_cache, voice_cache_bytes)
         self._rows: dict[str, _Row] = {}
         self._steps = self._rows_stepped = 0
         self._step_seconds = self._audio_seconds = 0.0
@@ -78,12 +94,13 @@ class TorchToken2Wav:
 
     def prepare(self, voice: VoicePrompt) -> bool:
         """Compute a few blocks of a voice's prompt ahead of `open`; gives whether the voice is ready now."""
-        return self._voices.prepare(voice, TURN_BLOCKS if self._rows else TURN_BLOCKS_ALONE)
+        blocks = TURN_BLOCKS if self._rows else TURN_BLOCKS_ALONE
+        return self._with_room(lambda: self._voices.prepare(voice, blocks))
 
     def open(self, row_id: str, voice: VoicePrompt, seed: int) -> int:
         """Begin a row; gives the tokens that its first block needs."""
-        state = self._flow.open(self._voices.get(voice))
-        self._rows[row_id] = _Row(state, self._hift.open(seed))
+        state = self._with_room(lambda: self._flow.open(self._voices.get(voice)), voice.key)
+        self._rows[row_id] = _Row(voice.key, state, self._hift.open(seed))
         return state.first_block_tokens
 
     def drop(self, row_id: str) -> None:
@@ -139,12 +156,26 @@ class TorchToken2Wav:
 
         def solve(batch: Sequence[RowStep]) -> list[Tensor]:
             states = [self._rows[row.row_id].flow for row in batch]
-            return self._flow.step(states, [new[row.row_id] for row in batch], [row.final for row in batch])
+            tokens, finals = [new[row.row_id] for row in batch], [row.final for row in batch]
+            return self._with_room(lambda: self._flow.step(states, tokens, finals))
 
         mels = _batched(rows, solve, errors)
         for row in rows:
             self._rows[row.row_id].ahead_tokens = len(row.lookahead)
         return _finite(mels, "the mel is not finite", errors)
+
+    def _with_room(self, compute: Callable[[], T], *used: str) -> T:
+        """Compute; where a GPU's memory is full, once more without the voices that no row uses.
+
+        used: voices besides. compute leaves all as it was when it fails.
+        """
+        try:
+            return compute()
+        except torch.OutOfMemoryError:
+            logger.warning("the GPU's memory is full: voices that are not in use are forgotten")
+        # Out of the handler, whose error holds on to the tensors of the failed try.
+        self._voices.evict({*used, *(row.voice for row in self._rows.values())})
+        return compute()
 
     def _new_tokens(self, row: RowStep) -> Tensor:
         """What the flow has not seen yet: the row's tokens and look-ahead, less the look-ahead of last time."""
@@ -164,6 +195,7 @@ class TorchToken2Wav:
                 [row.final for row in rows],
             )
         except Exception as error:
+            raise_if_lost(error)
             logger.exception("the vocoder failed")
             errors.update({row.row_id: f"vocoder: {error}" for row in rows})
             return {}
@@ -191,6 +223,7 @@ def _batched(
     try:
         return {row.row_id: mel for row, mel in zip(rows, solve(rows), strict=True)}
     except Exception as error:
+        raise_if_lost(error)
         if len(rows) == 1:
             logger.exception("the flow failed")
             errors[rows[0].row_id] = f"flow: {error}"

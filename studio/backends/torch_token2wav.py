@@ -19,6 +19,7 @@ import torch
 import yaml
 
 from studio.backends.serve import Handler, Report, Service, run_worker
+from studio.backends.torch_device import raise_if_lost
 from studio.backends.torch_rows import TorchToken2Wav
 from studio.backends.torch_upstream import UpstreamToken2Wav
 from studio.errors import CheckpointError, StudioError, Token2WavError
@@ -40,6 +41,7 @@ def load_token2wav(
     *,
     device: str = "cpu",
     voice_cache: int = 16,
+    voice_cache_bytes: int = 0,
     flow_steps: int = FLOW_STEPS,
     upstream: bool = False,
 ) -> TorchToken2Wav | UpstreamToken2Wav:
@@ -56,7 +58,9 @@ def load_token2wav(
         if upstream:
             reason = "upstream_streaming is for CosyVoice2 alone; switch it off"
             raise CheckpointError("checkpoint.misfit", file=hift_file.name, folder=folder, reason=reason)
-        return TorchToken2Wav(flow, hift, device=device, voice_cache=voice_cache)
+        return TorchToken2Wav(
+            flow, hift, device=device, voice_cache=voice_cache, voice_cache_bytes=voice_cache_bytes
+        )
     except weights.WeightsError as error:
         raise _as_studio_error(error, folder) from error
 
@@ -104,6 +108,7 @@ async def _setup(settings: dict[str, Any], report: Report) -> Service:
         folder,
         device=device,
         voice_cache=settings.get("voice_cache", 16),
+        voice_cache_bytes=int(settings.get("voice_cache_gib", 0) * 2**30),
         flow_steps=settings.get("flow_steps", FLOW_STEPS),
         upstream=settings.get("upstream_streaming", False),
     )
@@ -137,7 +142,11 @@ def _handlers(
     encoding = ThreadPoolExecutor(1, "prompt encoder")
 
     async def in_order(method: Callable[..., Any], **args: Any) -> Any:
-        return await loop.run_in_executor(stepping, partial(method, **args))
+        try:
+            return await loop.run_in_executor(stepping, partial(method, **args))
+        except RuntimeError as error:
+            raise_if_lost(error)
+            raise
 
     async def prepare(voice: VoicePrompt) -> None:
         # One turn after the other, so that steps of open rows come in between.

@@ -6,7 +6,7 @@ It computes in the caller's thread, as many blocks as the caller says; rows are 
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TypeVar
+from collections.abc import Collection
 
 import torch
 
@@ -16,16 +16,21 @@ from studio.speech import LOOKAHEAD_TOKENS, VoicePrompt
 PROMPT_TAIL_TOKENS = LOOKAHEAD_TOKENS
 """Prompt tokens left behind the prompt's last whole block. With the look-ahead's 3 that block is cached with the
 voice; with fewer it would wait for the first spoken tokens and be computed again in every row."""
-
-T = TypeVar("T")
+CPU_BYTES = 2 * 2**30
+GPU_SHARE = 0.1
 
 
 class TorchVoices:
-    """Prompts in the flow, by voice; those not used for longest are forgotten. Owner: token2wav's one thread."""
+    """Prompts in the flow, by voice; those not used for longest are forgotten. Owner: token2wav's one thread.
 
-    def __init__(self, flow: Flow, most: int) -> None:
+    most, most_bytes: voices and memory of the ready ones, of which the newest stays whatever its size; 0 bytes:
+    CPU_BYTES, on a GPU its GPU_SHARE. The official weights need 229 MB for each second of a prompt.
+    """
+
+    def __init__(self, flow: Flow, most: int, most_bytes: int = 0) -> None:
         self._flow = flow
         self._most = most
+        self._most_bytes = most_bytes or _default_bytes(flow.device)
         self._ready: OrderedDict[str, PromptFlowCache] = OrderedDict()
         self._begun: dict[str, PromptPreparation] = {}
 
@@ -46,7 +51,9 @@ class TorchVoices:
         if not preparation.advance(blocks):
             return False
         del self._begun[voice.key]
-        _keep(self._ready, voice.key, preparation.cache(), self._most)
+        self._ready[voice.key] = preparation.cache()
+        while len(self._ready) > 1 and (len(self._ready) > self._most or self.bytes > self._most_bytes):
+            self._ready.popitem(last=False)
         return True
 
     def get(self, voice: VoicePrompt) -> PromptFlowCache:
@@ -57,6 +64,12 @@ class TorchVoices:
 
     def forget(self, key: str) -> None:
         self._ready.pop(key, None)
+
+    def evict(self, used: Collection[str]) -> None:
+        """Give the memory of all ready voices but the used ones back to the GPU, which has none left."""
+        for key in self._ready.keys() - set(used):
+            del self._ready[key]
+        torch.cuda.empty_cache()
 
     def _begin(self, voice: VoicePrompt) -> PromptPreparation:
         """Raises ValueError for a prompt of other models: on a GPU, its tokens would end the whole worker."""
@@ -71,9 +84,7 @@ class TorchVoices:
         )
 
 
-def _keep(kept: OrderedDict[str, T], key: str, value: T, most: int) -> None:
-    """Put a value last, and let the first ones go that are too many."""
-    kept[key] = value
-    kept.move_to_end(key)
-    while len(kept) > most:
-        kept.popitem(last=False)
+def _default_bytes(device: torch.device) -> int:
+    if device.type != "cuda":
+        return CPU_BYTES
+    return int(GPU_SHARE * torch.cuda.get_device_properties(device).total_memory)

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from studio.backends import vllm_compat
-from studio.backends.serve import Handler, Report, Service, run_worker
+from studio.backends.serve import Handler, Report, Service, engine_dead, run_worker
 from studio.backends.vllm_compat import EngineCounters, EngineOptions
 from studio.checkpoint import read_checkpoint
-from studio.errors import CheckpointError, EngineDead, RequestAborted, SpeechLMError, StudioError
+from studio.errors import CheckpointError, RequestAborted, SpeechLMError, StudioError
 from studio.models.speech_lm.layout import SpeechLmLayout, TokenBounds
 from studio.protocols import FILL, LmPrompt, LmStats, LmTurn, TokenDelta
 from studio.speech import Float32, Sampling
@@ -35,8 +35,6 @@ logger = logging.getLogger(__name__)
 LOGITS_PROCESSOR = "studio.models.speech_lm.ras_processor:RepetitionAwareSampling"
 NEVER = -100.0
 """Added to a score: the least that vLLM takes; e^-100 is drawn by nobody."""
-RESTART_S = 30.0
-"""How long a restart is said to take to those whose requests died with the engine."""
 
 
 class VllmSpeechLM:
@@ -216,7 +214,7 @@ def turn_params(turn: LmTurn, sampling: Sampling, layout: SpeechLmLayout, most: 
 def wrap_error(error: Exception) -> StudioError:
     """The studio's error for whatever vLLM raised."""
     if vllm_compat.is_engine_dead(error):
-        return EngineDead("engine.dead", seconds=RESTART_S, retry_after_s=RESTART_S)
+        return engine_dead()
     return SpeechLMError("speech.lm_failed", reason=f"{type(error).__name__}: {error}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +12,10 @@ import torch
 
 from studio.backends.torch_rows import TorchToken2Wav
 from studio.backends.torch_token2wav import load_token2wav
-from studio.backends.torch_voices import PROMPT_TAIL_TOKENS
+from studio.backends.torch_voices import PROMPT_TAIL_TOKENS, TorchVoices
 from studio.engine.scheduler import Playback, RowScheduler
-from studio.errors import CheckpointError
-from studio.models.flow import Flow
+from studio.errors import CheckpointError, EngineDead
+from studio.models.flow import Flow, stream
 from studio.models.flow.state import align_prompt
 from studio.models.hift import Hift
 from studio.protocols import RowStep
@@ -147,6 +148,76 @@ def test_voices_used_last_are_kept(token2wav: TorchToken2Wav) -> None:
         token2wav.open("row", voice(seed), 0)
     assert list(token2wav._voices._ready) == ["voice 0", "voice 2"]
     assert token2wav.stats().voices_cached == 2 and token2wav.stats().state_bytes > 0
+
+
+def test_voices_are_bounded_by_bytes_too_and_the_newest_stays(token2wav: TorchToken2Wav) -> None:
+    one = TorchVoices(token2wav._flow, 9)
+    one.prepare(voice(0))
+    voices = TorchVoices(token2wav._flow, 9, most_bytes=2 * one.bytes)
+    for seed in range(3):
+        voices.prepare(voice(seed))
+    assert list(voices._ready) == ["voice 1", "voice 2"]
+    voices.prepare(voice(3, tokens=115))
+    assert list(voices._ready) == ["voice 3"] and voices.bytes > 2 * one.bytes
+
+
+@pytest.fixture
+def failing(token2wav: TorchToken2Wav, monkeypatch: pytest.MonkeyPatch) -> list[Exception]:
+    """What the flow's next steps raise, one each; and those of the prompts."""
+    errors: list[Exception] = []
+
+    def step(*args: object, of: Callable[..., object]) -> object:
+        if errors:
+            raise errors.pop(0)
+        return of(*args)
+
+    monkeypatch.setattr(token2wav._flow, "step", partial(step, of=token2wav._flow.step))
+    monkeypatch.setattr(stream, "step", partial(step, of=stream.step))
+    return errors
+
+
+def test_where_the_gpu_s_memory_is_full_voices_not_in_use_are_forgotten_once(
+    token2wav: TorchToken2Wav, failing: list[Exception]
+) -> None:
+    tokens, full = speech(0, 26), torch.OutOfMemoryError("full")
+    expected = whole(token2wav, voice(0), tokens)
+    token2wav.prepare(voice(1))
+    token2wav.open("row", voice(0), 7)
+    failing.append(full)
+    (result,) = token2wav.step([RowStep("row", np.array(tokens, np.int32), np.zeros(0, np.int32), True)])
+    assert result.error is None and result.samples is not None
+    assert_same_sound(result.samples, expected)
+    assert list(token2wav._voices._ready) == ["voice 0"]
+    failing.append(full)
+    while not token2wav.prepare(voice(2)):  # its tokens were not lost in the failed try
+        pass
+    again = TorchVoices(token2wav._flow, 1).get(voice(2))
+    assert torch.equal(token2wav._voices.get(voice(2)).rates[2].kept, again.rates[2].kept)
+    token2wav.open("row", voice(2), 7)
+    failing.extend([full] * 2)
+    (result,) = token2wav.step([RowStep("row", np.zeros(25, np.int32), np.zeros(0, np.int32), True)])
+    assert result.error == "flow: full"
+
+
+def test_fault_of_the_gpu_ends_the_worker_and_any_other_error_the_row(
+    token2wav: TorchToken2Wav, failing: list[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost() -> None:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    row = RowStep("row", np.array(speech(0, 60), np.int32), np.zeros(0, np.int32), True)
+    token2wav.open("row", voice(0), 7)
+    failing.append(RuntimeError("of this row"))
+    assert token2wav.step([row])[0].error == "flow: of this row"
+    token2wav.open("row", voice(0), 7)
+    failing.append(torch.AcceleratorError("illegal"))
+    with pytest.raises(EngineDead):
+        token2wav.step([row])
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "synchronize", lost)
+    failing.append(RuntimeError("as it is told at first"))
+    with pytest.raises(EngineDead):
+        token2wav.step([row])
 
 
 def test_voice_prepared_in_turns_between_steps_sounds_as_one_prepared_at_once(

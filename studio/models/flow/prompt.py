@@ -64,8 +64,8 @@ class PromptPreparation:
         room = len(self._waiting) if blocks is None else blocks * BLOCK_TOKENS
         if not self._state.frames:
             room += LOOKAHEAD_TOKENS
-        given, self._waiting = self._waiting[:room], self._waiting[room:]
-        stream.step(self._flow, [self._state], [given], [False])
+        stream.step(self._flow, [self._state], [self._waiting[:room]], [False])
+        self._waiting = self._waiting[room:]  # only now: a step that fails has taken nothing
         return not len(self._waiting)
 
     def cache(self) -> PromptFlowCache:
