@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from studio.errors import InvalidRequest
+from studio.library.voice import is_unicode
 from studio.speech import Mode, ServedModel, VoicePrompt
 from studio.text.tokenize import END_OF_PROMPT
 
@@ -20,6 +21,8 @@ def refuse_unhonoured(model: ServedModel, mode: Mode | None, instructions: str |
         raise InvalidRequest("mode.no_instructions", param="instructions")
     if mode not in (None, "instruct") and instructions:
         raise InvalidRequest("mode.not_instruct", param="instructions", mode=mode)
+    if not is_unicode(instructions or ""):
+        raise InvalidRequest("text.not_unicode", param="instructions", field="instructions")
     if len(instructions or "") > INSTRUCTIONS_MAX_CHARS:
         raise InvalidRequest("mode.long_instructions", param="instructions", limit=INSTRUCTIONS_MAX_CHARS)
     if "<|" in (instructions or "").removesuffix(END_OF_PROMPT):

@@ -12,7 +12,7 @@ from studio.errors import InvalidRequest
 from studio.library.prompts import VoicePrompts
 from studio.library.pronunciations import Pronunciations
 from studio.library.store import VoiceStore
-from studio.library.voice import Voice
+from studio.library.voice import Voice, is_unicode
 from studio.messages import render
 from studio.speech import SAMPLE_RATE_HZ, ServedModel, SynthesisRequest
 from studio.takes.recorder import TakeRecorder, request_again
@@ -49,8 +49,10 @@ class Speaking:
         return synthesis_of(body, prompt, client, self.model, read_as if read_as != body.input else ""), voice
 
     def respelled(self, text: str, voice: str) -> str:
-        """The text as a voice, by id, is to read it. Raises InvalidRequest if it is too long, before it is read."""
-        self._refuse_long(len(text))
+        """The text as a voice, by id, is to read it. Raises InvalidRequest if it is too long or broken."""
+        self._refuse_long(len(text))  # before anything is done with it
+        if not is_unicode(text):
+            raise InvalidRequest("text.not_unicode", param="input", field="input")
         return self._pronunciations.respell(text, voice)
 
     def _refuse_long(self, characters: int) -> None:

@@ -75,6 +75,7 @@ def read_card(head: bytes) -> Card:
         start = 0 if text.lstrip().startswith("{") else -1  # a card that was laid out anew
     try:
         card = json.JSONDecoder().raw_decode(text[start:].lstrip())[0] if start >= 0 else None
+        json.dumps(card, ensure_ascii=False, allow_nan=False).encode()  # it must be able to leave again
     except (ValueError, RecursionError):
         card = None
     if not isinstance(card, dict) or not _is_card(card):

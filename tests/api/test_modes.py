@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import httpx
@@ -61,6 +62,16 @@ def test_what_cannot_be_done_is_refused_at_its_field_before_any_work(
     reply = speak(service, **fields)
     assert reply.status_code == 400
     assert reply.json()["error"]["param"] == param
+    assert not service.lm.prompts
+
+
+@pytest.mark.parametrize("field", ["input", "instructions"])
+def test_half_of_a_surrogate_pair_is_refused_at_its_field(service: Service, field: str) -> None:
+    body = {"input": "good morning", "voice": "Ada", field: "half \ud800"}
+    for path in ("audio/speech", "jobs"):
+        sent = {"content": json.dumps(body), "headers": {"Content-Type": "application/json"}}
+        reply = httpx.post(f"{service.url}/v1/{path}", **sent, timeout=60)
+        assert (reply.status_code, reply.json()["error"]["param"]) == (400, field)
     assert not service.lm.prompts
 
 

@@ -51,6 +51,8 @@ def test_json_beside_the_file_gives_the_same_settings_however_it_is_laid_out() -
         b'{"cosyvoice_studio":"1","request":{"text":5,"sampling":{}},"voice":{}}',
         b'{"cosyvoice_studio":"1","request":{"text":"a","sampling":{}},"voice":{"id":["x"]}}',
         b'{"request":{"text":"a","sampling":{}},"voice":{}}',
+        b'{"cosyvoice_studio":"1","request":{"text":"a","sampling":{"top_p":NaN}},"voice":{}}',
+        b'{"cosyvoice_studio":"1","request":{"text":"\\ud800","sampling":{}},"voice":{}}',
         b"[]",
     ],
 )
