@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from studio.database import open_database
-from studio.errors import ClientError, InvalidRequest, VoiceConflict, VoiceNotFound
+from studio.errors import ClientError, InvalidRequest, QueueFull, VoiceConflict, VoiceNotFound
 from studio.library.clips import ClipFiles
 from studio.library.rows import COLUMNS, NAMES, row_of, voice_of
 from studio.library.voice import NAME_MAX_CHARS, Source, Voice, check_fields, check_name, is_unicode, preset
@@ -21,6 +21,8 @@ DRAFT_LIFE_S = 24 * 3600
 BIN_LIFE_S = 24 * 3600
 """For so long a deleted voice can be restored."""
 MAX_DRAFTS = 200
+DRAFT_SAFE_S = 3600
+"""For so long no draft makes room for others."""
 USES_CLIP = (
     "(clip = :clip OR EXISTS (SELECT 1 FROM json_each(parts) WHERE json_extract(value, '$.clip') = :clip))"
 )
@@ -54,7 +56,7 @@ class VoiceStore:
         written: other fields that people write, judged here. Raises as `insert`.
         """
         written = check_fields(written)
-        name = None if name is None else self._name_for(name)
+        name = self._room_for(name)
         clip = self.clips.write(samples, rate_hz)
         voice = Voice("", name, origin, transcript, "", "", "", clip, len(samples) / rate_hz, 0.0)
         return self.insert(replace(voice, **written))
@@ -62,9 +64,10 @@ class VoiceStore:
     def insert(self, voice: Voice) -> Voice:
         """Keep a voice whose clips are in the folder; gives it as kept, with an id and a time of its own.
 
-        Raises: InvalidRequest for a bad name or a full library; VoiceConflict for a name in use.
+        Raises: InvalidRequest for a bad name or a full library; VoiceConflict for a name in use; QueueFull for a draft
+        too many.
         """
-        name = None if voice.name is None else self._name_for(voice.name)
+        name = self._room_for(voice.name)
         origin = "draft" if name is None else "user" if voice.origin == "draft" else voice.origin
         new_id, now_s = uuid.uuid4().hex, self._now()
         voice = replace(voice, id=new_id, name=name, origin=origin, created_s=now_s, deleted_s=None)
@@ -80,6 +83,19 @@ class VoiceStore:
         if self.room() < 1:
             raise InvalidRequest("voice.limit", limit=self.max_voices)
         return name
+
+    def _room_for(self, name: str | None) -> str | None:
+        """As `_name_for`; None for a draft, which is refused while there are too many and none may go yet."""
+        if name is not None:
+            return self._name_for(name)
+        drafts = self._drafts()
+        if len(drafts) >= MAX_DRAFTS and (wait_s := drafts[MAX_DRAFTS - 1].created_s + DRAFT_SAFE_S - self._now()) > 0:
+            raise QueueFull("voice.drafts_full", limit=MAX_DRAFTS, minutes=wait_s / 60, retry_after_s=wait_s)
+        return None
+
+    def _drafts(self) -> list[Voice]:
+        """The newest first."""
+        return self._many("origin = 'draft' AND deleted_s IS NULL ORDER BY created_s DESC, rowid DESC")
 
     def show_presets(self, names: Iterable[str]) -> dict[str, Voice]:
         """The voices that the loaded checkpoint brings along, in place of those shown before; a kept name goes first.
@@ -197,9 +213,9 @@ class VoiceStore:
 
     def forget_drafts(self) -> list[Voice]:
         """Drop what nobody asked for in a day: drafts, the oldest of too many, deleted voices; gives those dropped."""
-        drafts = self._many("origin = 'draft' AND deleted_s IS NULL ORDER BY created_s DESC, rowid DESC")
         now_s = self._now()
-        gone = [v for n, v in enumerate(drafts) if n >= MAX_DRAFTS or v.created_s < now_s - DRAFT_LIFE_S]
+        lives_s = ((v, DRAFT_SAFE_S if n >= MAX_DRAFTS else DRAFT_LIFE_S) for n, v in enumerate(self._drafts()))
+        gone = [v for v, life_s in lives_s if v.created_s < now_s - life_s]
         gone += [v for v in self.discarded() if (v.deleted_s or 0.0) < now_s - BIN_LIFE_S]
         for voice in gone:
             self._forget(voice)

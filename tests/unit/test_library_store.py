@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from studio.errors import ClientError, InvalidRequest, VoiceConflict, VoiceNotFound
+from studio.errors import ClientError, InvalidRequest, QueueFull, VoiceConflict, VoiceNotFound
 from studio.library import store as library
-from studio.library.store import DRAFT_LIFE_S, VoiceStore
+from studio.library.store import DRAFT_LIFE_S, DRAFT_SAFE_S, VoiceStore
 from studio.library.voice import check_transcript
 
 CLIP = np.sin(np.arange(24000, dtype=np.float32) / 20).astype(np.float32) * 0.5
@@ -113,13 +113,24 @@ def test_name_taken_between_the_look_and_the_change_is_told(
         store.keep(draft.id, "ada")
 
 
-def test_oldest_of_too_many_drafts_go(store: VoiceStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_draft_too_many_is_refused_until_another_is_an_hour_old(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(library, "MAX_DRAFTS", 2)
-    drafts = [store.add(CLIP * (0.1 + n / 10), 24000, "hello") for n in range(4)]
-    kept = store.add(CLIP, 24000, "hello", name="Ada")
-    assert {v.id for v in store.forget_drafts()} == {v.id for v in drafts[:2]}
-    assert not store.clip_file(drafts[0]).exists() and store.clip_file(drafts[3]).exists()
-    assert store.all() == [kept]
+    now = [1000.0]
+    store = VoiceStore(tmp_path, now=lambda: now[0])
+    first, second = (store.add(CLIP * (0.1 + n / 10), 24000, "hello") for n in range(2))
+    now[0] += DRAFT_SAFE_S - 60
+    for attempt in (lambda: store.add(CLIP, 24000, "hello"), lambda: store.insert(first)):
+        with pytest.raises(QueueFull, match="in 1 min") as refused:
+            attempt()
+        assert refused.value.http_status == 429 and refused.value.retry_after_s == 60
+    assert store.forget_drafts() == [] and len(list((tmp_path / "clips").iterdir())) == 2
+    kept = store.add(CLIP, 24000, "hello", name="Ada")  # a voice with a name is no draft
+    now[0] += 61
+    third = store.add(CLIP * 0.9, 24000, "hello")
+    assert store.forget_drafts() == [first] and not store.clip_file(first).exists()
+    assert store.all() == [kept] and all(store.find(draft.id) for draft in (second, third))
 
 
 def test_deleted_voice_takes_the_drafts_of_its_clip_along(store: VoiceStore) -> None:
