@@ -56,7 +56,7 @@ class Settings(BaseModel):
     served_model_name: str = knob("", "Name in /v1/models; empty: the checkpoint's own.", group="model")
     device: Literal["auto", "cpu", "cuda"] = knob("auto", "Where the models run; auto: CUDA if there is one.", group="model")
 
-    dtype: Literal["auto", "float32", "bfloat16", "float16"] = knob("auto", "Precision of the speech LM; auto: float32 on CPU, bfloat16 on CUDA.", group="lm")
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = knob("auto", "Precision of the speech LM; auto: float32 on CPU, bfloat16 on CUDA, float16 on GPUs before Ampere.", group="lm")
     gpu_memory_utilization: float = knob(0.3, "Share of GPU memory for the speech LM and its KV cache.", group="lm", unit="ratio", ge=0.02, le=0.95)
     kv_cache_gib: float = knob(0.5, "KV cache size on the CPU.", group="lm", unit="GiB", ge=0.05, le=64)
     max_num_seqs: int = knob(16, "Requests that the speech LM runs at once.", group="lm", unit="requests", ge=1, le=512)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from studio.errors import SettingsError
 from studio.protocols import LmStats
+from studio.setup.machine import find_device
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
@@ -32,7 +33,7 @@ Device = Literal["cpu", "cuda"]
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """How the engine runs. dtype "auto": float32 on the CPU, bfloat16 on CUDA."""
+    """How the engine runs. dtype "auto": float32 on the CPU, bfloat16 on CUDA, float16 where a GPU has no bfloat16."""
 
     device: Device
     dtype: str = "auto"
@@ -119,9 +120,12 @@ def start_engine(
     """
     import torch
     from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.platforms import current_platform
     from vllm.v1.engine.async_llm import AsyncLLM
 
-    args = AsyncEngineArgs(**engine_arguments(model, options), logits_processors=[logits_processor])
+    # Asks NVML on CUDA: torch must not take the device in this process, from which the engine's is started.
+    has_bfloat16 = options.device == "cpu" or current_platform.has_device_capability(80)
+    args = AsyncEngineArgs(**engine_arguments(model, options, has_bfloat16), logits_processors=[logits_processor])
     config = args.create_engine_config()
     if options.device == "cpu":
         # The engine process is forked from this one, which has imported all and run no parallel torch code
@@ -135,8 +139,9 @@ def start_engine(
     return engine
 
 
-def engine_arguments(model: Path, options: EngineOptions) -> dict[str, Any]:
-    """AsyncEngineArgs by name, for both versions."""
+def engine_arguments(model: Path, options: EngineOptions, has_bfloat16: bool = True) -> dict[str, Any]:
+    """AsyncEngineArgs by name, for both versions. has_bfloat16: whether the GPU computes in it (Ampere and later)."""
+    cuda_dtype = "bfloat16" if has_bfloat16 else "float16"
     arguments: dict[str, Any] = {
         "model": str(model), "skip_tokenizer_init": True, "enable_prefix_caching": True, "seed": 0,
         "max_model_len": options.max_model_len, "max_num_seqs": options.max_num_seqs,
@@ -152,7 +157,7 @@ def engine_arguments(model: Path, options: EngineOptions) -> dict[str, Any]:
             "kv_cache_memory_bytes": int(options.kv_cache_gib * 2**30), "distributed_executor_backend": "uni",
         }  # fmt: skip
     arguments |= {
-        "dtype": "bfloat16" if options.dtype == "auto" else options.dtype,
+        "dtype": cuda_dtype if options.dtype == "auto" else options.dtype,
         "enforce_eager": options.enforce_eager,
         "gpu_memory_utilization": options.gpu_memory_utilization,
     }  # fmt: skip
@@ -245,11 +250,11 @@ def engine_processes(engine: AsyncLLM) -> list[BaseProcess]:
 
 
 def choose_device(wanted: str) -> Device:
-    """For "auto": CUDA where vLLM's CUDA build and an NVIDIA driver are, else the CPU. Imports nothing."""
+    """For "auto": CUDA where vLLM's CUDA build is and a GPU answers, else the CPU. Imports neither torch nor vLLM."""
     if wanted in ("cpu", "cuda"):
         return "cpu" if wanted == "cpu" else "cuda"
     found = installed_version()
-    return "cuda" if found and found[0] == "vllm" and Path("/dev/nvidiactl").exists() else "cpu"
+    return "cuda" if found and found[0] == "vllm" and find_device() == "cuda" else "cpu"
 
 
 def gpu_memory_bytes(device: Device) -> int:

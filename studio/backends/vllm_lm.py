@@ -80,7 +80,7 @@ class VllmSpeechLM:
                     raise RequestAborted("speech.aborted")
                 # The end id that stopped it comes along as a token; it is no speech.
                 tokens = tuple(int(t) for t in completion.token_ids if t < self.layout.speech_codes)
-                yield TokenDelta(tokens, self._reason(prompt, completion.finish_reason))
+                yield TokenDelta(tokens, self._reason(prompt, completion.finish_reason, params.max_tokens))
         except StudioError:
             raise
         except Exception as error:
@@ -88,10 +88,14 @@ class VllmSpeechLM:
         finally:
             await outputs.aclose()
 
-    def _reason(self, prompt: LmPrompt | LmTurn, given: str | None) -> str | None:
-        """vLLM's finish reason; the greatest number may be an end like any other, but not of a turn among others."""
-        whole = not isinstance(prompt, LmTurn) or prompt.whole
-        return "stop" if given == "length" and whole and self._bounds.most_is_end else given
+    def _reason(self, prompt: LmPrompt | LmTurn, given: str | None, most: int | None) -> str | None:
+        """vLLM's finish reason. The greatest number may be an end like any other, but neither of a turn among others
+        nor where max_model_len has cut it down to most."""
+        if isinstance(prompt, LmTurn):
+            may_end = prompt.whole and most == prompt.most
+        else:
+            may_end = most == self._bounds.of(len(prompt.text_ids))[1]
+        return "stop" if given == "length" and may_end and self._bounds.most_is_end else given
 
     async def next_log_probs(self, prompt: LmPrompt, spoken: Sequence[int], request_id: str) -> Float32:
         """The model's own log-probabilities after `spoken`, float32 [S + 3], nothing masked; for parity."""
@@ -156,12 +160,7 @@ class VllmSpeechLM:
     def _request(self, prompt: LmPrompt, sampling: Sampling) -> tuple[list[int], SamplingParams]:
         try:
             ids = self.layout.prompt_ids(prompt.prompt_text_ids, prompt.text_ids, prompt.speech_tokens)
-            room = self._max_model_len - len(ids)
-            least, most = self._bounds.of(len(prompt.text_ids))
-            if not prompt.text_ids or room < most:
-                raise ValueError(
-                    f"a prompt of {len(ids)} and up to {most} tokens does not fit {self._max_model_len}"
-                )
+            least, most = self._bounds.within(len(prompt.text_ids), self._max_model_len - len(ids))
             return ids, sampling_params(sampling, self.layout, least, most)
         except ValueError as error:
             raise SpeechLMError("speech.lm_failed", reason=str(error)) from error

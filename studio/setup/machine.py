@@ -15,6 +15,7 @@ GIB = 1 << 30
 # Measured on 2 cores: README, "Set-up". Both hold the unpacked environment and pip's downloads beside it.
 DISK_NEEDED_BYTES = {"cpu": 6 * GIB, "cuda": 30 * GIB}
 MEMORY_NEEDED_BYTES = 6 * GIB
+WSL_DRIVER = "/usr/lib/wsl/lib"  # on the PATH of a login shell only
 
 _PROBE = "import sys, venv, ensurepip; print(*sys.version_info[:2])"
 
@@ -24,10 +25,10 @@ class SetupProblem(Exception):
 
 
 def find_device(dev: str = "/dev") -> str:
-    """Return "cuda" where an NVIDIA GPU answers, "cpu" elsewhere."""
+    """Return "cuda" where an NVIDIA GPU answers, "cpu" elsewhere. WSL 2 has no device file, so its driver is asked."""
     if glob.glob(dev + "/nvidia[0-9]*"):
         return "cuda"
-    smi = shutil.which("nvidia-smi")
+    smi = shutil.which("nvidia-smi") or shutil.which("nvidia-smi", path=WSL_DRIVER)
     if smi is None:
         return "cpu"
     listed = subprocess.run([smi, "-L"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)

@@ -254,8 +254,8 @@ async def test_a_prompt_that_does_not_fit_fails_alone(lm):
     for bad, words in (
         (LmPrompt((), (TEXT_IDS,), np.zeros(0, np.int32)), "text id 512"),
         (LmPrompt((), (1,), np.array([END_IDS[0]], np.int32)), "speech token 243"),
-        (LmPrompt((), (), np.zeros(4, np.int32)), "does not fit"),
-        (prompt_of(11, text=LONG + 20), "does not fit"),
+        (LmPrompt((), (), np.zeros(4, np.int32)), "0 ids"),
+        (prompt_of(11, text=3000), "needs at least 6000 tokens"),
     ):
         with pytest.raises(SpeechLMError, match=words):
             await speak(lm, bad, 1, f"bad {words}")

@@ -60,3 +60,14 @@ def test_cosyvoice3_has_its_control_ids_among_the_two_hundred_that_end_speech():
 def test_bounds_are_two_and_twenty_tokens_for_each_text_id():
     assert TokenBounds().of(9) == (18, 180)
     assert TokenBounds(0.5, 8).of(9) == (4, 72)
+
+
+@pytest.mark.parametrize(("room", "most"), [(5000, 4000), (4000, 4000), (700, 700), (400, 400)])
+def test_bounds_are_cut_to_the_room_there_is(room: int, most: int):
+    assert TokenBounds().within(200, room) == (400, most)
+
+
+@pytest.mark.parametrize(("text_ids", "room"), [(200, 399), (0, 5000), (0, 0)])
+def test_room_for_less_than_the_least_is_refused(text_ids: int, room: int):
+    with pytest.raises(ValueError, match=f"{text_ids} ids needs at least {2 * text_ids} tokens.*{room} fit"):
+        TokenBounds().within(text_ids, room)

@@ -38,7 +38,13 @@ def test_eager_on_cuda_captures_no_graph():
     )
 
 
+def test_a_gpu_without_bfloat16_runs_in_float16():
+    assert vllm_compat.engine_arguments(FOLDER, EngineOptions("cuda"), has_bfloat16=False)["dtype"] == "float16"
+
+
 def test_chosen_dtype_wins():
+    options = EngineOptions("cuda", dtype="float32")
+    assert vllm_compat.engine_arguments(FOLDER, options, has_bfloat16=False)["dtype"] == "float32"
     assert vllm_compat.engine_arguments(FOLDER, EngineOptions("cuda", dtype="float16"))["dtype"] == "float16"
 
 
@@ -63,6 +69,13 @@ def test_auto_is_the_cpu_where_only_the_cpu_build_is(monkeypatch, found, device)
     monkeypatch.setattr(vllm_compat, "installed_version", lambda: found)
     assert vllm_compat.choose_device("auto") == device
     assert vllm_compat.choose_device("cuda") == "cuda"
+
+
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
+def test_auto_is_cuda_where_the_installer_finds_a_gpu(monkeypatch, device):
+    monkeypatch.setattr(vllm_compat, "installed_version", lambda: ("vllm", (0, 32)))
+    monkeypatch.setattr(vllm_compat, "find_device", lambda: device)
+    assert vllm_compat.choose_device("auto") == device
 
 
 def scheduler(usage=0.0, running=0, waiting=0, queries=0, hits=0, **more):

@@ -97,6 +97,18 @@ def test_control_files_of_a_driver_without_a_gpu_mean_nothing(
     assert find_device(str(tmp_path)) == "cpu"
 
 
+def test_a_gpu_of_wsl_is_found_without_a_device_file_or_a_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    smi = tmp_path / "nvidia-smi"
+    smi.write_text("#!/bin/sh\necho 'GPU 0: NVIDIA GeForce RTX 4090'\n")
+    smi.chmod(0o755)
+    (tmp_path / "dxg").touch()
+    monkeypatch.setenv("PATH", "/bin")
+    monkeypatch.setattr("studio.setup.machine.WSL_DRIVER", str(tmp_path))
+    assert find_device(str(tmp_path)) == "cuda"
+
+
 def test_the_first_python_that_fits_is_taken(tmp_path: Path) -> None:
     old = tmp_path / "python-old"
     old.write_text("#!/bin/sh\necho 3 9\n")

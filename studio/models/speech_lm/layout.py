@@ -100,3 +100,10 @@ class TokenBounds:
     def of(self, text_ids: int) -> tuple[int, int]:
         """Least and greatest number of speech tokens for so many text ids."""
         return int(self.least_ratio * text_ids), int(self.most_ratio * text_ids)
+
+    def within(self, text_ids: int, room: int) -> tuple[int, int]:
+        """The same where no more than room tokens fit. Raises ValueError where that is less than the least."""
+        least, most = self.of(text_ids)
+        if not text_ids or room < max(1, least):
+            raise ValueError(f"a text of {text_ids} ids needs at least {least} tokens of speech, and {room} fit")
+        return least, min(most, room)
