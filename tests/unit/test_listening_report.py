@@ -113,6 +113,12 @@ def test_anchors_and_the_reference_are_named_for_what_they_are() -> None:
     assert "anchor, 3.5 kHz" in words and "fine (reference)" in words and "anchor35" not in words
 
 
+def test_intelligibility_without_an_error_has_no_infinite_figure() -> None:
+    drawn = simulated(Kind.INTELLIGIBILITY)
+    told = texts(analyse([replace(a, score=0.0) for a in drawn.answers()], drawn.study(), Options()), "en")
+    assert "no upper end" in told and not re.search(r"\binf", told)
+
+
 def test_few_raters_are_said_to_be_few() -> None:
     assert "5 raters are few" in texts(analysed(Kind.MOS, 5), "en")
     assert "are few" not in texts(analysed(Kind.MOS, 8), "en")

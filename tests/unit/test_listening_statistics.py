@@ -80,6 +80,11 @@ def test_raters_who_all_chose_the_end_of_the_scale_leave_room_for_others() -> No
     assert found.low == pytest.approx(0.025 ** (1 / 8))  # Clopper and Pearson's bound for 8 of 8
 
 
+def test_no_error_at_all_gives_no_upper_end_where_errors_have_none() -> None:
+    found = interval(np.zeros((8, 1)), np.full((8, 1), 10.0), bounds_of(Kind.INTELLIGIBILITY))
+    assert (found.value, found.low, found.high) == (0.0, 0.0, None)
+
+
 def test_raters_who_agree_wholly_in_the_middle_give_no_interval() -> None:
     found = interval(np.full((5, 1), 30.0), np.full((5, 1), 10.0), bounds_of(Kind.MOS))
     assert found[:3] == (3.0, None, None)

@@ -51,6 +51,8 @@ class Wording:
         """An interval's ends."""
         if found is None or (found.low is None and found.high is None):
             return NOTHING
+        if found.high is None:
+            return self.say("bounds.open", low=self.number(found.low, signed))
         return self.span(self.number(found.low, signed), self.number(found.high, signed))
 
     def span(self, low: str, high: str) -> str:

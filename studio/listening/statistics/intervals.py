@@ -21,7 +21,7 @@ MANY_RATERS = 300
 
 
 class Interval(NamedTuple):
-    """A value and where it may lie; without bounds where the answers do not vary enough to say."""
+    """A value and where it may lie; without a bound where the answers do not vary enough to say."""
 
     value: float
     low: float | None
@@ -117,12 +117,13 @@ def _kept(bound: float, bounds: Bounds) -> float | None:
 
 def _at_an_end(value: float, bounds: Bounds, raters: int) -> Interval:
     """All raters agree wholly: at an end of the scale, the chance of that bounds the value; elsewhere nothing does.
+    A scale without an end at the other side bounds nothing there.
 
     If the value were x of the range away from the end, all n would be at it with a chance of at most (1 - x)^n.
     """
     reach = (bounds.high - bounds.low) * (1 - ((1 - LEVEL) / 2) ** (1 / raters))
     if value == bounds.low:
-        return Interval(value, value, value + reach, raters)
+        return Interval(value, value, _kept(value + reach, bounds), raters)
     if value == bounds.high:
-        return Interval(value, value - reach, value, raters)
+        return Interval(value, _kept(value - reach, bounds), value, raters)
     return Interval(value, None, None, raters)
