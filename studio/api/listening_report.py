@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
@@ -32,6 +32,7 @@ PAGE_HEADERS = NO_STORE | {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 }
 
+Result = TypeVar("Result")
 Share = Annotated[float | None, Field(ge=0, le=1)]
 
 
@@ -62,7 +63,7 @@ ClipOfVoice = Callable[[str], tuple[Float32, int]]
 
 def report_router(room: ListeningRoom, owners: Owners, clip_of_voice: ClipOfVoice) -> APIRouter:
     router = APIRouter(prefix="/v1/listening/tests/{test_id}")
-    # matplotlib is not made for several threads, and one report at a time is enough for one machine.
+    # matplotlib is not made for several threads, and one analysis at a time is enough for one machine.
     drawing, measuring = asyncio.Lock(), asyncio.Lock()
 
     def test_of(request: Request, test_id: str) -> Test:
@@ -86,7 +87,7 @@ def report_router(room: ListeningRoom, owners: Owners, clip_of_voice: ClipOfVoic
         voices = {c.source.voice for c in test.design.conditions if c.source.kind == "speech"}
         return encode_file(*clip_of_voice(voices.pop()), "wav") if len(voices) == 1 else None
 
-    async def drawn(work: Callable[[], str | bytes]) -> str | bytes:
+    async def drawn(work: Callable[[], Result]) -> Result:
         async with drawing:
             return await asyncio.to_thread(work)
 
@@ -107,7 +108,7 @@ def report_router(room: ListeningRoom, owners: Owners, clip_of_voice: ClipOfVoic
     async def figures(request: Request, test_id: str, chosen: Chosen) -> dict[str, Any]:
         """Everything that the report says, as numbers, and the names of its pictures."""
         test = test_of(request, test_id)
-        found = await asyncio.to_thread(lambda: analysis_of(test, chosen))
+        found = await drawn(lambda: analysis_of(test, chosen))
         return as_json(found) | {"pictures": picture_names(found)}
 
     @router.get("/pictures/{name}.{form}")

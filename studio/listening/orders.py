@@ -56,6 +56,15 @@ def balanced(letters: Sequence[str], rater: int, draw: str) -> tuple[str, ...]:
     return tuple(shuffled[place] for place in latin_row(count, rows[rater % count]))
 
 
+def trials_of(design: Design, items: int) -> int:
+    """How many trials a plan over so many sentences has at most; nothing is drawn."""
+    rated = max(0, items - design.training)
+    letters = len(design.rated)
+    each = {"one": 1 if design.coverage == "latin" else letters, "pair": letters * (letters - 1) // 2, "all": 1}
+    extras = design.traps + design.gold + design.repeats
+    return min(items, design.training) + design.rounds * rated * each[design.shape] + extras
+
+
 def plan(design: Design, items: Sequence[str], rater: int) -> tuple[Trial, ...]:
     """All trials of the rater with this number (from 0), training first."""
     draw = f"{design.seed}/{design.kind}"

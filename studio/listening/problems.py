@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from studio.errors import InvalidRequest
 from studio.listening.answers import Kind
 from studio.listening.design import SIDE_BY_SIDE, WITH_GOLD, Design
-from studio.listening.orders import plan
+from studio.listening.orders import plan, trials_of
 from studio.listening.store import Clip
 from studio.messages import render
 
 MAX_CONDITIONS = 12
 MAX_TEXTS = 200
+MAX_TRIALS = 2000
 NAME_MAX_CHARS, TEXT_MAX_CHARS = 60, 1000
 FEW_RATERS = 8
 ABX_TRIALS = 16
@@ -59,7 +60,17 @@ def of_design(design: Design) -> Iterator[Problem]:
         yield _error("listening.latin_kind", "coverage")
     if design.min_results > design.raters:
         yield _error("listening.never_shown", "min_results", raters=design.raters, wanted=design.min_results)
+    if design.arena and design.min_results:
+        yield _error("listening.arena_waits", "min_results")
+    if not design.arena:
+        yield from _of_trials(design, len(design.texts))
     yield from _of_raters(design)
+
+
+def _of_trials(design: Design, items: int) -> Iterator[Problem]:
+    """Reckoned, since a plan so long would take a while to draw."""
+    if (trials := trials_of(design, items)) > MAX_TRIALS:
+        yield _error("listening.trials_many", "texts", trials=trials, most=MAX_TRIALS)
 
 
 def _of_conditions(design: Design) -> Iterator[Problem]:
@@ -163,6 +174,9 @@ def _of_lengths(design: Design, clips: Mapping[tuple[str, str], Clip], items: li
 
 
 def _of_session(design: Design, clips: Mapping[tuple[str, str], Clip], items: list[str]) -> Iterator[Problem]:
+    if trials_of(design, len(items)) > MAX_TRIALS:
+        yield from _of_trials(design, len(items))
+        return
     trials = plan(design, items, 0)
     longest = {item: max(c.seconds for (i, _), c in clips.items() if i == item) for item in items}
     seconds = sum(longest[trial.item] * len(trial.slots) + ANSWER_S for trial in trials)

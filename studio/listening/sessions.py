@@ -52,15 +52,17 @@ class Sessions:
 
     def invited(self, token: str) -> tuple[Test, Invitation]:
         """Raises NotFound for a link that is unknown, expired or of a test that is not open yet."""
-        invitation = self._store.invitation(token)
+        return self._behind(self._store.invitation(token))
+
+    def _behind(self, invitation: Invitation) -> tuple[Test, Invitation]:
         test = self._store.find(invitation.test)
         if test.state == "draft":
             raise NotFound("listening.no_invitation")
         return test, invitation
 
     def session(self, token: str, key: str) -> Session | None:
-        """The session of whoever comes by this link with this key; None for somebody new."""
-        test, invitation = self.invited(token)
+        """The session of whoever comes by this link with this key, expired or not; None for somebody new."""
+        test, invitation = self._behind(self._store.invitation(token, expired=True))
         rater = self._raters.known(invitation, key)
         return Session(test, invitation, rater) if rater else None
 

@@ -178,6 +178,15 @@ BAD_DESIGNS = {
     "results never shown": (
         {"kind": "mos", "raters": 3, "min_results": 9, "conditions": [{"name": "a"}]}, "min_results",
     ),
+    "arena that waits": (
+        {"kind": "ab", "arena": True, "min_results": 1, "conditions": [
+            {"name": name, "source": {"kind": "speech", "voice": "Ada"}} for name in ("one", "two")]},
+        "min_results",
+    ),
+    "endless": (
+        {"kind": "abx", "rounds": 10, "texts": ["a"] * 200, "conditions": [{"name": f"n{n}"} for n in range(12)]},
+        "texts",
+    ),
     "consent unblinds": ({"kind": "mos", "consent": "We try FP8.", "conditions": [{"name": "fp8"}]}, "consent"),
     "unspeakable sentence": (
         {"kind": "mos", "texts": ["..."], "conditions": [{"name": "a", "source": {"kind": "speech", "voice": "Ada"}}]},
@@ -279,6 +288,16 @@ def test_links_expire_and_can_be_withdrawn(service, owner) -> None:
     assert (state(token), state(brief)) == (200, 404)
     owner.http.delete(f"/v1/listening/tests/{test}/invitations/{token}")
     assert state(token) == 404
+
+
+def test_whoever_joined_in_time_may_finish_after_the_link_expired(service, owner) -> None:
+    test, _ = owner.opened(PITCHES, kind="ab")
+    brief = owner.invite(test, days=1)[0]
+    them = rater(service, brief)
+    view = them.join()
+    service.clock.ahead_s += 2 * 24 * 3600
+    assert them.answer(view)["trial"]["number"] == 2
+    assert httpx.post(f"{service.url}/listen/{brief}/join", json={"consent": True}).status_code == 404
 
 
 def test_named_rater_goes_on_from_any_device(service, owner) -> None:

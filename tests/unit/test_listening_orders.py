@@ -10,7 +10,7 @@ import pytest
 
 from studio.listening.answers import Kind, Role
 from studio.listening.design import Condition, Design
-from studio.listening.orders import Trial, balanced, latin_row, plan
+from studio.listening.orders import Trial, balanced, latin_row, plan, trials_of
 
 ITEMS = [f"s{n:02d}" for n in range(1, 9)]
 
@@ -36,6 +36,13 @@ def test_plan_is_the_same_each_time_and_another_for_another_seed(kind: Kind) -> 
     assert plan(how, ITEMS, 3) == plan(how, ITEMS, 3)
     assert plan(how, ITEMS, 3) != plan(replace(how, seed=1), ITEMS, 3)
     assert plan(how, ITEMS, 3) != plan(how, ITEMS, 4)
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_length_of_a_plan_is_reckoned_without_drawing_it(kind: Kind) -> None:
+    coverage = "latin" if kind is Kind.INTELLIGIBILITY else "full"
+    how = design(kind, training=2, traps=1, repeats=2, rounds=3, coverage=coverage)
+    assert trials_of(how, len(ITEMS)) == len(plan(how, ITEMS, 0))
 
 
 def test_every_sentence_is_heard_in_every_condition_by_each_rater() -> None:
