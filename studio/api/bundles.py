@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
 from collections.abc import Iterator
 from typing import IO, Annotated
@@ -12,6 +11,7 @@ from fastapi.responses import StreamingResponse
 
 from studio.api.limits import ARCHIVE_MAX_MB
 from studio.api.voices import check_consent, text_fields, wire
+from studio.audio.threads import in_clip_thread
 from studio.errors import InvalidRequest
 from studio.library.bundle import take_bundle, write_bundle
 from studio.library.prompts import VoicePrompts
@@ -39,7 +39,7 @@ def bundles_router(store: VoiceStore, prompts: VoicePrompts) -> APIRouter:
             raise InvalidRequest("voice.name_missing", param="voice")
         if without_clip := [v.name for v in voices if not v.has_clip]:
             raise InvalidRequest("voice.no_clip", param="voice", name=without_clip[0])
-        file = await asyncio.to_thread(_written, voices, store, prompts)
+        file = await in_clip_thread(_written, voices, store, prompts)
         headers = {"Content-Disposition": 'attachment; filename="library.zip"', "Cache-Control": "no-store"}
         return StreamingResponse(_blocks(file), media_type="application/zip", headers=headers)
 
@@ -57,12 +57,12 @@ def bundles_router(store: VoiceStore, prompts: VoicePrompts) -> APIRouter:
         if bundle is None:
             raise InvalidRequest("bundle.missing_file", param="bundle")
         agreed, limit_bytes = check_consent(consent)[:400], int(1e6 * ARCHIVE_MAX_MB)
-        if await asyncio.to_thread(is_spk2info, bundle.file):
+        if await in_clip_thread(is_spk2info, bundle.file):
             return {
                 "data": [wire(voice) for voice in await take_spk2info(bundle.file, agreed, store, prompts)],
                 "present": [],
             }
-        taken = await asyncio.to_thread(take_bundle, bundle.file, limit_bytes, agreed, store, prompts)
+        taken = await in_clip_thread(take_bundle, bundle.file, limit_bytes, agreed, store, prompts)
         return {"data": [wire(voice) for voice in taken.voices], "present": taken.present}
 
     return router

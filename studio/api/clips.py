@@ -14,6 +14,7 @@ from studio.audio.decode import ReferenceClip, decode_clip
 from studio.audio.doctor import Finding
 from studio.audio.encode import encode_file
 from studio.audio.mend import mend
+from studio.audio.threads import in_clip_thread
 from studio.checks.clip import as_heard, examine_clip
 from studio.checks.words import DIFFERS_BELOW, agreement
 from studio.errors import ClientError, ClipTooLarge, InvalidRequest
@@ -39,7 +40,7 @@ async def read_clip(upload: UploadFile | None, settings: Settings) -> ReferenceC
     """The uploaded clip, decoded and trimmed to its speech; refused if it cannot be cloned."""
     data = await read_upload(upload, settings)
     try:
-        return await asyncio.to_thread(usable_clip, data)
+        return await in_clip_thread(usable_clip, data)
     except ClientError as error:
         error.param = FILE_PARAM  # the room of sound does not know how fields are named
         raise
@@ -87,7 +88,7 @@ def clips_router(ears: Ears, settings: Settings) -> APIRouter:
             return encode_file(mended.samples, mended.sample_rate_hz, "wav")
 
         try:
-            return Response(await asyncio.to_thread(make), media_type="audio/wav")
+            return Response(await in_clip_thread(make), media_type="audio/wav")
         except ClientError as error:
             error.param = FILE_PARAM
             raise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated, Any
 
 from fastapi import APIRouter, File, Form, Request, UploadFile
@@ -12,6 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from studio.api.clips import read_clip
 from studio.api.errors import language_of
 from studio.audio.encode import encode_file
+from studio.audio.threads import in_clip_thread
 from studio.errors import ClientError, InvalidRequest
 from studio.library.prompts import VoicePrompts
 from studio.library.starters import label
@@ -140,7 +140,7 @@ def voices_router(store: VoiceStore, prompts: VoicePrompts, settings: Settings) 
     @router.get("/v1/audio/voices/{voice}/clip")
     async def voice_clip(voice: str) -> Response:
         """The clip of a voice, as WAV; an id never gets another clip, so it may be cached."""
-        samples, rate_hz = await asyncio.to_thread(store.clip_samples, store.find(voice))
+        samples, rate_hz = await in_clip_thread(store.clip_samples, store.find(voice))
         headers = {"Cache-Control": "private, max-age=3600"}
         return Response(encode_file(samples, rate_hz, "wav"), media_type="audio/wav", headers=headers)
 

@@ -9,6 +9,7 @@ from studio.audio.decode import ReferenceClip, decode_clip
 from studio.audio.doctor import Diagnosis, diagnose
 from studio.audio.resample import resample
 from studio.audio.speakers import count_speakers, parts_of
+from studio.audio.threads import in_clip_thread
 from studio.errors import StudioError
 from studio.protocols import Ears
 from studio.speech import PROMPT_RATE_HZ, Float32
@@ -28,13 +29,13 @@ async def examine_clip(data: bytes, ears: Ears) -> Examined:
 
     Raises:  ClipTooLarge, UnusablePromptSpeech if it cannot be decoded. A clip that is only unusable is judged.
     """
-    clip = await asyncio.to_thread(decode_clip, data)
+    clip = await in_clip_thread(decode_clip, data)
     speakers = await _speakers(clip, ears)
-    return Examined(clip, await asyncio.to_thread(diagnose, clip, speakers))
+    return Examined(clip, await in_clip_thread(diagnose, clip, speakers))
 
 
 async def _speakers(clip: ReferenceClip, ears: Ears) -> int | None:
-    parts = await asyncio.to_thread(parts_of, clip)
+    parts = await in_clip_thread(parts_of, clip)
     if not parts:
         return None
     try:
@@ -42,7 +43,7 @@ async def _speakers(clip: ReferenceClip, ears: Ears) -> int | None:
             embeddings = await ears.embed(parts)
     except (StudioError, TimeoutError):
         return None
-    return await asyncio.to_thread(count_speakers, parts, embeddings)
+    return await in_clip_thread(count_speakers, parts, embeddings)
 
 
 def as_heard(samples: Float32, rate_hz: int) -> Float32:

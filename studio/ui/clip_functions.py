@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,6 +11,7 @@ import gradio as gr
 from studio.audio.check import usable_clip
 from studio.audio.decode import decode_clip
 from studio.audio.mend import mend
+from studio.audio.threads import in_clip_thread
 from studio.checks.clip import as_heard, examine_clip
 from studio.errors import InvalidRequest, StudioError
 from studio.protocols import Ears
@@ -32,13 +32,13 @@ def clip_functions(clip: gr.Audio, ears: Ears) -> None:
     async def mend_clip(path: str | None) -> Any:
         """The clip at its best, 24 kHz."""
         data = given(path)
-        mended = await told(asyncio.to_thread(lambda: mend(decode_clip(data))))
+        mended = await told(in_clip_thread(lambda: mend(decode_clip(data))))
         return as_sound(mended.samples, mended.sample_rate_hz)
 
     async def transcribe_clip(path: str | None) -> str:
         """What is heard in the clip."""
         data = given(path)
-        heard = await told(asyncio.to_thread(usable_clip, data))
+        heard = await told(in_clip_thread(usable_clip, data))
         return (await told(ears.transcribe(as_heard(heard.samples, heard.sample_rate_hz)))).text
 
     ask = gr.Button(visible=False)

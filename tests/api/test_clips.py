@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import io
+import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import gradio_client
 import httpx
@@ -13,6 +16,8 @@ import soundfile
 from gradio_client.exceptions import AppError
 
 from studio.audio import ffmpeg
+from studio.audio.check import usable_clip
+from studio.audio.decode import decode_clip
 from studio.speech import SPEAKER_DIM
 from tests.api.conftest import Service, clip_bytes
 from tests.faulty_clips import clean, clips_with, noisy, wav
@@ -52,6 +57,24 @@ def test_mended_clip_is_good_and_can_be_cloned(service: Service) -> None:
         assert set(severities(service, mended.content).values()) == {"green"}
     samples, rate_hz = soundfile.read(io.BytesIO(mended.content))
     assert rate_hz == 24000 and 3 <= len(samples) / rate_hz <= 10
+
+
+def test_clips_are_decoded_in_threads_of_their_own(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[str] = []
+
+    def noted(work: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+        def run(data: bytes) -> Any:
+            threads.append(threading.current_thread().name)
+            return work(data)
+
+        return run
+
+    monkeypatch.setattr("studio.checks.clip.decode_clip", noted(decode_clip))
+    monkeypatch.setattr("studio.api.clips.decode_clip", noted(decode_clip))
+    monkeypatch.setattr("studio.api.clips.usable_clip", noted(usable_clip))
+    for what in ("check", "mend", "transcript"):
+        assert post(service, what, clip_bytes()).status_code == 200
+    assert len(threads) == 3 and all(name.startswith("clips") for name in threads)
 
 
 def test_two_voices_in_a_clip_are_told(service: Service) -> None:

@@ -15,6 +15,7 @@ from studio.audio.check import usable_clip
 from studio.audio.decode import decode_clip
 from studio.audio.doctor import Diagnosis
 from studio.audio.mend import mend
+from studio.audio.threads import in_clip_thread
 from studio.checks.clip import as_heard, examine_clip
 from studio.checks.words import DIFFERS_BELOW, agreement
 from studio.errors import StudioError
@@ -54,7 +55,7 @@ class CloneEvents:
         if not path:
             return gr.skip(), gr.skip(), gr.skip()
         try:
-            mended = await asyncio.to_thread(lambda: mend(decode_clip(Path(path).read_bytes())))
+            mended = await in_clip_thread(lambda: mend(decode_clip(Path(path).read_bytes())))
         except StudioError as error:
             gr.Warning(error.message(language_of(request)))
             return gr.skip(), gr.skip(), gr.skip()
@@ -66,7 +67,7 @@ class CloneEvents:
         if not path:
             return "", "", gr.Button(visible=False)
         try:
-            clip = await asyncio.to_thread(lambda: usable_clip(Path(path).read_bytes()))
+            clip = await in_clip_thread(lambda: usable_clip(Path(path).read_bytes()))
             heard = await self._ears.transcribe(as_heard(clip.samples, clip.sample_rate_hz))
         except StudioError as error:
             # what is wrong with the clip is told by the verdict on it

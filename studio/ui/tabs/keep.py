@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import gradio as gr
 
 from studio.audio.check import usable_clip
+from studio.audio.threads import in_clip_thread
 from studio.errors import InvalidRequest, StudioError
 from studio.library.store import VoiceStore
 from studio.library.voice import check_transcript
@@ -51,7 +51,7 @@ def wire_keep(
             transcript = check_transcript(said)
             if not agreed:
                 raise InvalidRequest("page.consent_missing", param="consent")
-            usable = await asyncio.to_thread(lambda: usable_clip(Path(path).read_bytes()))
+            usable = await in_clip_thread(lambda: usable_clip(Path(path).read_bytes()))
             consent = render("field.consent", "en")
             made = store.add(usable.samples, usable.sample_rate_hz, transcript, name=name, consent=consent)
         except StudioError as error:
