@@ -31,7 +31,7 @@ def findings(settings: Settings, flags: Sequence[str], *, quick: bool) -> Iterat
     if repository := Repository.of(settings):
         folder = Download(repository, cache / "hub").folder
         if not folder.is_dir():
-            remedy = f"`python -m studio.hub {repository.id}` fetches it"
+            remedy = f"`.venv/bin/python -m studio.hub {repository.id}` fetches it"
             yield Finding("note", "checkpoint", f"not fetched yet; {remedy}")
             return
     for finding in CheckpointExam(folder).findings():

@@ -147,7 +147,7 @@ def test_the_command_ends_with_1_where_something_hinders_and_does_not_speak_then
 
 def test_a_checkpoint_that_is_not_fetched_yet_is_no_fault(tmp_path, capsys):
     assert main(["--quick", "--model-dir", "FunAudioLLM/CosyVoice2-0.5B", "--data-dir", str(tmp_path)]) == 0
-    assert "`python -m studio.hub FunAudioLLM/CosyVoice2-0.5B` fetches it" in capsys.readouterr().out
+    assert "`.venv/bin/python -m studio.hub FunAudioLLM/CosyVoice2-0.5B` fetches it" in capsys.readouterr().out
 
 
 def test_packages_are_held_against_their_pins(tmp_path):

@@ -77,7 +77,7 @@ def test_the_two_languages_have_the_same_chapters() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_command_is_of_a_kind_that_is_checked(name: str) -> None:
     programs = {words[0] for words in commands(name)}
-    assert programs == {"git", "cd", "make", "python", "docker", "curl"}
+    assert programs == {"git", "cd", "make", ".venv/bin/python", "docker", "curl"}
 
 
 @pytest.mark.parametrize("name", NAMES)
