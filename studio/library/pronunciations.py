@@ -105,7 +105,8 @@ class _Respelling:
     def of(self, text: str, voice: str) -> str:
         if not self._said:
             return text
-        parts, done = [], 0
+        parts: list[str] = []
+        done = 0
         for token in _TOKEN.finditer(text):
             if token.start() < done or (found := self._at(text, token, voice)) is None:
                 continue

@@ -20,7 +20,7 @@ _ENCRYPTED = 0x1
 
 def open_zip(file: IO[bytes]) -> zipfile.ZipFile:
     """Raises RequestTooLarge before much is parsed; BadZipFile, ValueError, OSError, NotImplementedError."""
-    zipfile.ZipFile(_Opening(file)).close()  # type: ignore[arg-type]
+    zipfile.ZipFile(_Opening(file)).close()
     return zipfile.ZipFile(file)
 
 
