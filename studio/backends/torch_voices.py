@@ -39,7 +39,8 @@ class TorchVoices:
 
     @property
     def bytes(self) -> int:
-        return sum(prompt.bytes for prompt in self._ready.values())
+        # Of a list: whoever looks at figures does so from another thread.
+        return sum(prompt.bytes for prompt in list(self._ready.values()))
 
     def prepare(self, voice: VoicePrompt, blocks: int | None = None) -> bool:
         """Compute so many blocks of a voice's prompt, or all; gives whether it is ready now."""
