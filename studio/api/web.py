@@ -142,7 +142,10 @@ def build_web(
     app.include_router(designs_router(store, prompts))
     app.include_router(bundles_router(store, prompts))
     app.include_router(service_router(engine, model))
-    listening = app.state.listening = install_listening(app, engine, store, prompts, takes, settings, model, guard, now)
+    listening = app.state.listening = install_listening(
+        app, engine, store, prompts, takes, settings, model, guard, now,
+        present=lambda: settings if office is None else office.tuning.settings,
+    )  # fmt: skip
 
     if office is not None:
         app.include_router(admin_router(office, engine))
