@@ -1,6 +1,6 @@
 // Takes side by side: all run together, one is heard, so that switching keeps the place; all equally loud.
-import { audioContext } from "./sink.js";
-import { base, say } from "./page.js";
+import { RATE } from "./sink.js";
+import { ask, say } from "./page.js";
 import { button, clock, element } from "./elements.js";
 
 const PEAK_DBFS = -1;
@@ -15,8 +15,11 @@ export function gainsDb(takes) {
 }
 
 export class Comparison {
-  constructor(root) {
+  // fail(error): tells that a take's sound did not come.
+  constructor(root, fail) {
     this.root = root;
+    this.fail = fail;
+    this.audio = null; // of its own: resuming the player's would let a paused take speak on
     this.takes = [];
     this.buffers = new Map();
     this.running = null;
@@ -56,13 +59,13 @@ export class Comparison {
 
   get position() {
     if (!this.running) return this.at;
-    return Math.min(this.length, this.running.from + audioContext().currentTime - this.running.since);
+    return Math.min(this.length, this.running.from + this.audio.currentTime - this.running.since);
   }
 
   hear(n) {
     this.heard = n;
     for (const [i, gain] of (this.running?.gains ?? []).entries()) {
-      gain.gain.setTargetAtTime(i === n ? this.running.levels[i] : 0, audioContext().currentTime, SWITCH_S / 3);
+      gain.gain.setTargetAtTime(i === n ? this.running.levels[i] : 0, this.audio.currentTime, SWITCH_S / 3);
     }
     this.mark();
   }
@@ -75,8 +78,8 @@ export class Comparison {
 
   async bufferOf(take) {
     if (!this.buffers.has(take.id)) {
-      const reply = await fetch(new URL(`v1/audio/takes/${take.id}/audio`, base), { credentials: "same-origin" });
-      this.buffers.set(take.id, await audioContext().decodeAudioData(await reply.arrayBuffer()));
+      const reply = await ask(`v1/audio/takes/${take.id}/audio`);
+      this.buffers.set(take.id, await this.audio.decodeAudioData(await reply.arrayBuffer()));
     }
     return this.buffers.get(take.id);
   }
@@ -84,10 +87,11 @@ export class Comparison {
   toggle() { return this.running ? this.pause() : this.start(); }
 
   async start() {
-    const audio = audioContext();
+    const audio = (this.audio ??= new AudioContext({ sampleRate: RATE }));
     audio.resume();
     const takes = this.takes;
-    const buffers = await Promise.all(takes.map((take) => this.bufferOf(take)));
+    let buffers;
+    try { buffers = await Promise.all(takes.map((take) => this.bufferOf(take))); } catch (error) { return this.fail(error); }
     if (takes !== this.takes || this.running) return;
     if (this.at >= this.length - 0.01) this.at = 0;
     const levels = gainsDb(takes).map((db) => 10 ** (db / 20));

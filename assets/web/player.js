@@ -8,7 +8,7 @@ import { beginJob, endJob, openSound } from "./transport.js";
 import { drawWave } from "./wave.js";
 
 const EMPTY = {
-  job: null, samples: [], total: 0, played: 0, complete: false, underruns: 0, firstMs: null, sink: null, abort: null,
+  job: null, samples: [], total: 0, played: 0, complete: false, underruns: 0, firstMs: null, sink: null, turn: null, abort: null,
   from: 0, marked: [], reported: false,
 };
 
@@ -138,15 +138,17 @@ export class Player {
   // Begins to play what is here, from a sample on; what comes later follows.
   async openAt(from, prebufferMs, first = () => {}) {
     this.sink?.stop();
-    await audioContext().resume();
+    const turn = (this.turn = {}); // another one, or stop, may come while the sink is opened
     const heardBefore = this.underruns;
     const ours = (act) => (value) => { if (sink === this.sink) { act(value); this.showFigures(); } };
-    const sink = (this.sink = await openSink(this.base, prebufferMs, {
+    const sink = await openSink(this.base, prebufferMs, {
       first: ours(() => { first(); this.setState("playing"); }),
       underruns: ours((count) => { if (this.abort) this.underruns = heardBefore + count; }),
       position: ours((samples) => { this.played = from + samples; }),
       done: ours(() => { this.played = this.total; this.sink = null; this.finish("done"); }),
-    }));
+    });
+    if (turn !== this.turn) return sink.stop();
+    this.sink = sink;
     let skip = from;
     for (const samples of this.samples) {
       if (skip < samples.length) sink.push(samples.subarray(skip));
@@ -169,6 +171,7 @@ export class Player {
   }
 
   stop() {
+    this.turn = null;
     if (!this.abort && !this.sink) return;
     const busy = ["asking", "playing", "paused", "found"].includes(this.state);
     const job = this.abort && !this.complete ? this.job : null;

@@ -45,9 +45,10 @@ class WorkletSink {
 
 class BufferSink {
   constructor(audio, prebufferSamples, on) {
-    Object.assign(this, { audio, needed: prebufferSamples, on, pending: [], held: 0, at: 0, sent: 0, gaps: 0, sources: new Set(), ended: false });
+    Object.assign(this, { audio, needed: prebufferSamples, on, pending: [], held: 0, at: 0, sent: 0, gaps: 0, sources: new Set(), ended: false, stopped: false });
   }
   push(samples) {
+    if (this.stopped) return;
     this.pending.push(samples.slice());
     this.held += samples.length;
     if (this.at || this.held >= this.needed) this.flush();
@@ -74,6 +75,11 @@ class BufferSink {
       this.at += samples.length / RATE;
     }
   }
-  end() { this.ended = true; this.flush(); if (!this.sources.size) this.on.done(); }
-  stop() { this.ended = false; for (const source of this.sources) { source.onended = null; source.stop(); } this.sources.clear(); }
+  end() {
+    if (this.stopped) return;
+    this.ended = true;
+    this.flush();
+    if (!this.sources.size) this.on.done();
+  }
+  stop() { this.stopped = true; for (const source of this.sources) { source.onended = null; source.stop(); } this.sources.clear(); }
 }

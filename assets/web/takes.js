@@ -18,7 +18,7 @@ class Takes {
     this.root = root;
     this.part = (name) => root.querySelector(`[data-part=${name}]`);
     this.compared = [];
-    this.comparison = new Comparison(this.part("compare"));
+    this.comparison = new Comparison(this.part("compare"), (error) => this.fail(error));
     this.audio = new Audio();
     this.audio.addEventListener("ended", () => this.stop());
     this.part("search").addEventListener("input", () => this.load());

@@ -247,6 +247,25 @@ STOP_AND_LISTEN = """() => new Promise((done) => {
 })"""
 
 
+def test_replay_that_is_stopped_at_once_never_sounds(open_on_fakes: OpenPage) -> None:
+    page = open_on_fakes()
+    page.hear("one two three")
+    states = page.player.evaluate("""async (player) => {
+      const states = [];
+      const watch = new MutationObserver(() => states.push(player.dataset.state));
+      watch.observe(player, { attributeFilter: ["data-state"] });
+      const disconnect = AudioNode.prototype.disconnect;
+      const closed = new Promise((done) => {
+        AudioNode.prototype.disconnect = function (...given) { done(); return disconnect.apply(this, given); };
+      });
+      player.querySelector("[data-part=replay]").click();
+      player.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape" }));
+      await closed;
+      return states;
+    }""")
+    assert "playing" not in states
+
+
 def test_refreshed_page_finds_its_job(open_on_fakes: OpenPage, fakes: Service) -> None:
     page = open_on_fakes()
     option(page, "quality").select_option("fast")

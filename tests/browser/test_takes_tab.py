@@ -93,6 +93,29 @@ def test_takes_are_compared_side_by_side_equally_loud_and_switching_keeps_the_pl
     page.page.wait_for_function("window.tap.peak() === 0")
 
 
+def test_comparison_lets_a_paused_player_be_and_tells_what_does_not_come(open_on_fakes: OpenPage) -> None:
+    page = open_on_fakes()
+    spoken(page, " ".join(["word"] * 30))
+    page.ask(" ".join(["word"] * 40))
+    page.wait("playing")
+    page.player.locator("[data-part=pause]").click()
+    page.wait("paused")
+    spoken(page, " ".join(["word"] * 29))
+    takes = open_takes(page)
+    before = page.heard().played_ms
+    for box in takes.get_by_label("Compare").all()[:2]:
+        box.check()
+    panel = takes.locator(".compare")
+    gone = {"status": 404, "json": {"error": {"message": "gone"}}}
+    page.page.route("**/v1/audio/takes/*/audio", lambda route: route.fulfill(**gone))
+    panel.get_by_role("button", name="Play").click()
+    expect(takes.locator(".takes-said")).to_have_text("gone")
+    page.page.unroute_all()
+    panel.get_by_role("button", name="Play").click()
+    page.page.wait_for_function("document.querySelector('.compare').dataset.position > 0.5 && window.tap.peak() > 0.1")
+    assert (page.state(), page.heard().played_ms) == ("paused", before)
+
+
 def test_take_is_voiced_again_exactly_from_its_tokens(open_on_fakes: OpenPage, fakes: Service) -> None:
     page = open_on_fakes()
     spoken(page, "one two three four")
