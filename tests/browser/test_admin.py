@@ -116,3 +116,9 @@ def test_tab_fits_a_phone_and_speaks_chinese(open_page: OpenPage) -> None:
     page = enter(open_page(locale="zh-CN", theme="dark", viewport=PHONE))
     expect(page.locator("#admin h2").first).to_have_text("现在")
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+
+
+def test_password_that_is_sent_before_the_page_listens_goes_nowhere(open_page: OpenPage) -> None:
+    page = open_page()
+    # Without its script a form would put what was typed into the address.
+    assert page.page.locator("#admin form").evaluate_all("forms => forms.map(form => form.method)") == ["dialog"]

@@ -7,7 +7,7 @@ import gradio as gr
 from studio.ui.scripts import mount_script
 
 TEMPLATE = """<div class='admin' data-state='closed'>
-<form data-part='door'><label><span data-say='admin.page.password'></span>
+<form data-part='door' method='dialog'><label><span data-say='admin.page.password'></span>
 <input type='password' name='password' autocomplete='current-password' required></label>
 <button type='submit' data-say='admin.page.enter'></button>
 <p class='field-error' role='alert' data-part='door-error' hidden></p></form>
