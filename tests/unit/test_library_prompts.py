@@ -282,12 +282,14 @@ def test_voice_deleted_while_its_clip_waits_in_line_is_told_as_unknown(tmp_path:
     prompts = VoicePrompts(store, encoder, tmp_path / "prompts", "one")
 
     async def delete_the_second() -> None:
-        asking = [asyncio.create_task(prompts.of(v)) for v in (first, second)]
-        await encoder.begun.wait()
+        encoded = asyncio.create_task(prompts.of(first))
+        await encoder.begun.wait()  # asked together, either might be the one that waits
+        waiting = asyncio.create_task(prompts.of(second))
+        await asyncio.sleep(0)
         prompts.forget(store.delete(second.id))
         encoder.go.set()
         with pytest.raises(VoiceNotFound):
-            await asking[1]
-        await asking[0]
+            await waiting
+        await encoded
 
     asyncio.run(delete_the_second())
