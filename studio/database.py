@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 BUSY_TIMEOUT_MS = 5000
@@ -39,3 +42,16 @@ def open_database(file: Path, schema: Path) -> sqlite3.Connection:
             database.close()
             raise
     return database
+
+
+@contextmanager
+def transaction(database: sqlite3.Connection, lock: threading.RLock) -> Iterator[None]:
+    """All statements inside or none, one thread at a time: threads share the connection, and lock keeps them apart."""
+    with lock:
+        database.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            database.execute("ROLLBACK")
+            raise
+        database.execute("COMMIT")

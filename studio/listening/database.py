@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
-from studio.database import open_database
+from studio.database import open_database, transaction
 
 SCHEMA = Path(__file__).with_name("schema")
 
@@ -40,14 +39,6 @@ class Database:
         with self._lock:
             return self._db.execute(statement, values).rowcount
 
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
+    def transaction(self) -> AbstractContextManager[None]:
         """All or nothing; other threads wait."""
-        with self._lock:
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-            except BaseException:
-                self._db.execute("ROLLBACK")
-                raise
-            self._db.execute("COMMIT")
+        return transaction(self._db, self._lock)

@@ -6,13 +6,13 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from studio.database import open_database
+from studio.database import open_database, transaction
 from studio.errors import InvalidRequest, NotFound
 from studio.script.lines import MAX_LINES, DraftLine, Fault
 
@@ -197,17 +197,9 @@ class ScriptStore:
         names = ", ".join(f"{name} = ?" for name in values)
         self._db.execute(f"UPDATE line SET {names} WHERE id = ?", [*values.values(), line_id])
 
-    @contextmanager
-    def _whole(self) -> Iterator[None]:
-        """All statements or none, one thread at a time: the connection is shared."""
-        with self._lock:
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-            except BaseException:
-                self._db.execute("ROLLBACK")
-                raise
-            self._db.execute("COMMIT")
+    def _whole(self) -> AbstractContextManager[None]:
+        """All statements or none."""
+        return transaction(self._db, self._lock)
 
 
 def _as_json(fault: Fault) -> str:
