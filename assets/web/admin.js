@@ -2,7 +2,7 @@
 import { ask, loaded, say, sayIn } from "./page.js";
 import { drawBars, drawLine, STAGES } from "./admin_charts.js";
 import { Knobs } from "./admin_knobs.js";
-import { table } from "./table.js";
+import { table } from "./elements.js";
 
 const LOOK_MS = 1000, HISTORY_EVERY = 10;
 const CHARTS = {

@@ -1,6 +1,6 @@
 // The settings of the Admin tab: fields made from /admin/knobs, previewed and applied; presets and the log of changes.
 import { ask, base, say } from "./page.js";
-import { table } from "./table.js";
+import { table } from "./elements.js";
 
 export class Knobs {
   constructor(part, failed) {

@@ -20,3 +20,9 @@ export const clock = (seconds) => `${Math.floor(seconds / 60)}:${String(Math.flo
 export function whenSeen(root, look) {
   new IntersectionObserver((seen) => { if (seen.some((one) => one.isIntersecting)) look(); }).observe(root);
 }
+
+// A table of texts and elements; heads are the columns' names.
+export function table(heads, rows) {
+  const line = (tag, cells, more = {}) => element("tr", {}, ...cells.map((cell) => element(tag, more, cell ?? "")));
+  return element("table", {}, element("thead", {}, line("th", heads, { scope: "col" })), element("tbody", {}, ...rows.map((row) => line("td", row))));
+}
