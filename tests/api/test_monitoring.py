@@ -64,21 +64,36 @@ def prometheus(spoken: Service, tmp_path_factory: pytest.TempPathFactory) -> Ite
             ],
             stdout=log, stderr=subprocess.STDOUT,
         )  # fmt: skip
-    yield f"http://127.0.0.1:{port}"
-    process.terminate()
-    process.wait(30)
+    address = f"http://127.0.0.1:{port}"
+    try:
+        wait_until_ready(address, process)
+        yield address
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def wait_until_ready(address: str, process: subprocess.Popen[bytes]) -> None:
+    """Returns once Prometheus answers queries: it listens, and says 503, while it opens its storage."""
+    end_s = time.monotonic() + WAIT_S
+    while time.monotonic() < end_s:
+        assert process.poll() is None, "Prometheus ended"
+        try:
+            if httpx.get(f"{address}/-/ready").is_success:
+                return
+        except httpx.TransportError:
+            pass  # it does not listen yet
+        time.sleep(0.05)
+    raise AssertionError(f"Prometheus is not ready after {WAIT_S:.0f} s")
 
 
 def found(prometheus: str, query: str) -> list[dict[str, object]]:
-    """What a query gives once there is something; more speech is made meanwhile."""
+    """What a query gives once there is something."""
     end_s = time.monotonic() + WAIT_S
     result: list[dict[str, object]] = []
     while not result and time.monotonic() < end_s:
-        try:
-            reply = httpx.get(f"{prometheus}/api/v1/query", params={"query": query}).raise_for_status()
-            result = reply.json()["data"]["result"]
-        except httpx.TransportError:
-            continue  # it starts
+        reply = httpx.get(f"{prometheus}/api/v1/query", params={"query": query}).raise_for_status()
+        result = reply.json()["data"]["result"]
     return result
 
 
