@@ -68,10 +68,58 @@ def test_the_two_languages_show_the_same_commands() -> None:
     assert english == chinese
 
 
-def test_the_two_languages_have_the_same_chapters() -> None:
-    texts = [re.sub(r"```.*?```", "", text_of(name), flags=re.S) for name in NAMES]
-    english, chinese = (re.findall(r"^(#+) ", text, re.M) for text in texts)
-    assert english == chinese
+HEADINGS = {
+    "CosyVoice Studio": "CosyVoice Studio",
+    "Start": "开始",
+    "Set-up": "安装",
+    "Containers and Spaces": "容器与 Spaces",
+    "Official weights": "官方权重",
+    "API": "接口",
+    "Speaking": "朗读",
+    "Clips and takes that are listened to": "听一听录音和合成结果",
+    "Scripts and takes": "脚本与录音",
+    "Listening tests": "听音测试",
+    "How a sentence becomes sound": "一句话怎样变成声音",
+    "The code": "代码",
+    "Settings": "设置",
+    "Measured": "实测",
+    "Limits": "局限",
+    "Consent": "同意",
+    "Licences": "许可证",
+}
+"""Each heading and its translation."""
+
+
+def chapters(name: str) -> list[tuple[str, str]]:
+    """Each heading with its marks, and what stands below it; blocks of code and what is made from it left out."""
+    text = re.sub(r"<!-- (\S+) -->.*?<!-- /\1 -->|```.*?```|\A---.*?^---$", "", text_of(name), flags=re.S | re.M)
+    parts = re.split(r"^(#+ .*)$", text, flags=re.M)[1:]
+    return list(zip(parts[::2], parts[1::2], strict=True))
+
+
+def test_the_two_languages_have_the_same_headings_in_the_same_order() -> None:
+    english, chinese = ([heading for heading, _ in chapters(name)] for name in NAMES)
+    marks, names = zip(*(heading.split(" ", 1) for heading in english), strict=True)
+    assert chinese == [f"{mark} {HEADINGS.get(name, name)}" for mark, name in zip(marks, names, strict=True)]
+
+
+@pytest.mark.parametrize("heading", HEADINGS)
+def test_a_chapter_shows_the_same_tables_links_and_names_in_both_languages(heading: str) -> None:
+    english, chinese = (
+        next(text for title, text in chapters(name) if title.lstrip("# ") == wanted)
+        for name, wanted in zip(NAMES, (heading, HEADINGS[heading]), strict=True)
+    )
+    assert shown(english) == shown(chinese)
+
+
+def shown(text: str) -> tuple[list[int], set[str], set[str]]:
+    """Cells in each line of its tables; targets of links but for the other language; names between backticks.
+
+    What is quoted as an example, with a space or in Chinese, is another in each language.
+    """
+    cells = [line.count("|") for line in text.splitlines() if line.startswith("|")]
+    links = set(re.findall(r"\]\(([^)]+)\)", text)) - set(NAMES)
+    return cells, links, {name for name in re.findall(r"`([^`\n]+)`", text) if name.isascii() and ": " not in name}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -127,10 +175,29 @@ def test_every_link_into_the_repository_leads_somewhere(name: str) -> None:
             assert (ROOT / target).exists(), target
 
 
+DOCUMENTS = sorted(
+    str(path.relative_to(ROOT))
+    for place in ("*.md", "docs/**/*.md", "studio/**/*.md", "assets/**/*.md")
+    for path in ROOT.glob(place)
+)
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_every_test_that_is_cited_exists(name: str) -> None:
+    """`test_file`, `tests/room/test_file.py`, `...::test_name`; and `test_file`: *words* of a test's name in it."""
+    for file, test, words in re.findall(
+        r"`(?:tests/)?(?:\w+/)?(test_\w+)(?:\.py)?(?:::(\w+))?`(?::? \*([^*\n]+)\*)?", text_of(name)
+    ):
+        (source,) = (ROOT / "tests").glob(f"*/{file}.py")
+        names = re.findall(r"def (test_\w+)", source.read_text(encoding="utf-8"))
+        assert not test or test in names, f"{file} has no {test}"
+        assert any(words.replace(" ", "_") in known for known in names), f"{file} has no test of: {words}"
+
+
 @pytest.mark.parametrize("name", [*NAMES, "CONTRIBUTING.md"])
 def test_every_file_that_is_named_exists(name: str) -> None:
     """Names like `engine/scheduler.py`, from the repository's root or from studio/."""
-    for path in re.findall(r"`((?:[\w-]+/)*[\w-]+\.(?:py|lock|toml|json|sql))`", text_of(name)):
+    for path in re.findall(r"`((?:[\w-]+/)*[\w-]+\.(?:py|lock|toml|json|sql))(?:::\w+)?`", text_of(name)):
         assert (ROOT / path).exists() or (ROOT / "studio" / path).exists(), path
 
 
