@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import pytest
 import torch
 
@@ -15,9 +16,11 @@ from studio.training.corpus import decode_part, load_part
 from studio.training.encode import embed_part, load_speaker_encoder, load_tokenizer, tokenise_part
 from studio.training.export import export_speaker_encoder, export_tokenizer
 from studio.training.frame_store import to_16k
+from studio.training.recover import recover_speaker_encoder, recover_tokenizer
 from studio.training.signal import whisper_log10_mel, whisper_scale
 
 CORPUS = Path(__file__).resolve().parents[1] / "fixtures" / "tiny_corpus"
+VOICE = Path(__file__).resolve().parents[2] / "assets" / "voice"
 COMMON = [
     "--device",
     "cpu",
@@ -119,3 +122,22 @@ def test_pairs_are_told_by_speaker() -> None:
 def test_error_rate_is_zero_when_speakers_do_not_overlap() -> None:
     assert speaker.equal_error_rate(np.array([0.8, 0.9, 0.95]), np.array([0.1, 0.2, 0.3])) == 0
     assert abs(speaker.equal_error_rate(np.linspace(0, 1, 101), np.linspace(0, 1, 101)) - 0.5) < 0.02
+
+
+def test_networks_recovered_from_the_checkpoint_are_those_that_were_exported(tmp_path: Path) -> None:
+    recover_tokenizer(VOICE / "speech_tokenizer_v2.onnx", tmp_path / "tokenizer.pt")
+    recover_speaker_encoder(VOICE / "campplus.onnx", tmp_path / "speaker.pt")
+    torch.manual_seed(0)
+    mel, length = torch.randn(1, 128, 400), torch.tensor([400], dtype=torch.int32)
+    fbank = torch.randn(1, 300, 80)
+    with torch.no_grad():
+        ids = load_tokenizer(tmp_path / "tokenizer.pt", "cpu")(mel, length).numpy()
+        embedding = load_speaker_encoder(tmp_path / "speaker.pt", "cpu")(fbank).numpy()
+    assert np.array_equal(onnx_run(VOICE / "speech_tokenizer_v2.onnx", mel, length), ids)
+    np.testing.assert_allclose(onnx_run(VOICE / "campplus.onnx", fbank), embedding, atol=1e-4)
+
+
+def onnx_run(path: Path, *inputs: torch.Tensor) -> np.ndarray:
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    names = [entry.name for entry in session.get_inputs()]
+    return session.run(None, dict(zip(names, (value.numpy() for value in inputs), strict=True)))[0]
