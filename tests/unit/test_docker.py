@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import fnmatch
+import importlib.resources
 import json
 import re
 import shlex
 from pathlib import Path
 
+import jsonschema
 import pytest
 import yaml
 
@@ -119,6 +121,23 @@ def test_an_image_sets_only_settings_that_exist(target: str, device: str) -> Non
     }
     assert Settings.model_validate(ours).device == device
     assert ours["host"] == "0.0.0.0"
+
+
+@pytest.fixture(scope="module")
+def compose_schema() -> jsonschema.protocols.Validator:
+    """The Compose Specification's own schema, as check-jsonschema brings it along."""
+    folder = importlib.resources.files("check_jsonschema") / "builtin_schemas" / "vendor"
+    schema = json.loads((folder / "compose-spec.json").read_text())
+    return jsonschema.validators.validator_for(schema)(schema)
+
+
+def test_compose_file_fits_the_compose_schema(compose_schema: jsonschema.protocols.Validator) -> None:
+    compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+    compose_schema.validate(compose)
+    compose["services"]["grafana"]["port"] = ["3000:3000"]  # no such word
+    compose["services"]["prometheus"]["ports"] = "9090:9090"  # no list
+    found = {".".join(map(str, error.path)) for error in compose_schema.iter_errors(compose)}
+    assert {"services.grafana", "services.prometheus.ports"} <= found
 
 
 def test_compose_starts_one_target_per_profile_and_keeps_the_library() -> None:
