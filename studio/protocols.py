@@ -87,6 +87,20 @@ class SpeechLM(Protocol):
 
     async def stats(self) -> LmStats: ...
 
+    async def metrics(self) -> str:
+        """What the engine behind it counts under its own names, in Prometheus' text form, free of paths and texts."""
+        ...
+
+    async def reset_prefix_cache(self) -> bool:
+        """Forget cached prompts; whether they could be, which blocks that running requests hold prevent."""
+        ...
+
+    async def sleep(self) -> None:
+        """Give the memory back until `wake`; no request may run. Raises SpeechLMError where it cannot."""
+        ...
+
+    async def wake(self) -> None: ...
+
     async def close(self) -> None: ...
 
 

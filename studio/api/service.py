@@ -78,7 +78,9 @@ def service_router(engine: Engine, model: ServedModel) -> APIRouter:
 
     @router.get("/metrics")
     async def metrics() -> PlainTextResponse:
-        return PlainTextResponse(exposition(await engine.stats()), media_type=CONTENT_TYPE)
+        """The studio's figures, and vLLM's own from its process, in one scrape."""
+        ours, theirs = exposition(await engine.stats()), await engine.lm_metrics()
+        return PlainTextResponse(ours + theirs, media_type=CONTENT_TYPE)
 
     @router.post("/player/report")
     async def player_report(report: PlayerReport) -> dict[str, bool]:

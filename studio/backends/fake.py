@@ -110,7 +110,8 @@ class ScriptedSpeechLM:
         self.prompts: list[LmPrompt | LmTurn] = []
         self.samplings: list[Sampling] = []
         self.ended: dict[str, str] = {}
-        self.closed = False
+        self.closed = self.asleep = False
+        self.resets = 0
         self._scripts: deque[Script] = deque()
         self._running: dict[str, asyncio.Event] = {}
         self._generated = 0
@@ -165,6 +166,23 @@ class ScriptedSpeechLM:
             kv_cache_usage_ratio=min(1.0, running / 16), kv_cache_blocks=16, block_size_tokens=32, running=running,
             generated_tokens=self._generated,
         )  # fmt: skip
+
+    async def metrics(self) -> str:
+        """As an engine exports them: two gauges and a counter."""
+        waiting = "# TYPE vllm:num_requests_waiting gauge\nvllm:num_requests_waiting 0\n"
+        running = f"# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running {len(self._running)}\n"
+        generated = f"# TYPE vllm:generation_tokens counter\nvllm:generation_tokens_total {self._generated}\n"
+        return waiting + running + generated
+
+    async def reset_prefix_cache(self) -> bool:
+        self.resets += not self._running
+        return not self._running
+
+    async def sleep(self) -> None:
+        self.asleep = True
+
+    async def wake(self) -> None:
+        self.asleep = False
 
     async def close(self) -> None:
         self.closed = True

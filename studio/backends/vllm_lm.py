@@ -116,6 +116,18 @@ class VllmSpeechLM:
     async def stats(self) -> LmStats:
         return self._counters.stats
 
+    async def metrics(self) -> str:
+        return vllm_compat.metrics_text()
+
+    async def reset_prefix_cache(self) -> bool:
+        return bool(await self._engine.reset_prefix_cache())
+
+    async def sleep(self) -> None:
+        await self._engine.sleep(level=1)  # weights wait in the machine's memory; the KV cache is thrown away
+
+    async def wake(self) -> None:
+        await self._engine.wake_up()
+
     async def close(self) -> None:
         for sentinel in self._watched:  # the engine is meant to end now
             asyncio.get_running_loop().remove_reader(sentinel)
@@ -308,6 +320,10 @@ async def setup(values: dict[str, Any], report: Report) -> Service:
         "generate": lm.generate,
         "abort": lm.abort,
         "stats": lm.stats,
+        "metrics": lm.metrics,
+        "reset_prefix_cache": lm.reset_prefix_cache,
+        "sleep": lm.sleep,
+        "wake": lm.wake,
         "next_log_probs": lm.next_log_probs,
     }
     return Service(handlers, lm.close, facts)

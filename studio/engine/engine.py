@@ -83,7 +83,8 @@ class Engine:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         limits = limits or EngineLimits()
-        self._lm = LmLedger(lm)
+        self.lm = LmLedger(lm)
+        """For whoever looks after it; requests go through `submit`."""
         self._token2wav = token2wav
         self._text = text_frontend
         self._crew = Crew(workers, self._fail_all)
@@ -163,7 +164,7 @@ class Engine:
 
     async def _asking(self, request: SynthesisRequest, choice: Choice) -> Asking:
         prompt_ids = await asyncio.to_thread(self._text.prompt_ids, request)
-        return Asking(self._lm, request, prompt_ids, EFFORTS[choice.quality], self._rates.is_plausible)
+        return Asking(self.lm, request, prompt_ids, EFFORTS[choice.quality], self._rates.is_plausible)
 
     def _begin(
         self,
@@ -223,7 +224,7 @@ class Engine:
 
     def in_flight(self) -> tuple[InFlight, ...]:
         """Every request that has not ended, the oldest first."""
-        return tuple(u.in_flight(self._lm.held(u.request_id)) for u in self._utterances.values())
+        return tuple(u.in_flight(self.lm.held(u.request_id)) for u in self._utterances.values())
 
     def abort(self, request_id: str) -> bool:
         """End a request and tell its listener; whether there was one."""
@@ -267,7 +268,7 @@ class Engine:
     async def stats(self) -> EngineStats:
         """All that was measured, with the models' own figures where they answer."""
         lm, token2wav = await asyncio.gather(
-            self._lm.stats(), self._token2wav.stats(), return_exceptions=True
+            self.lm.stats(), self._token2wav.stats(), return_exceptions=True
         )
         return self._recorder.stats(
             self.state(),
@@ -277,6 +278,11 @@ class Engine:
             lm=_unless_down(lm),
             token2wav=_unless_down(token2wav),
         )
+
+    async def lm_metrics(self) -> str:
+        """The LM engine's own metrics in Prometheus' text form; empty while it is down."""
+        answer = (await asyncio.gather(self.lm.metrics(), return_exceptions=True))[0]
+        return _unless_down(answer) or ""
 
     async def drain(self, timeout_s: float) -> None:
         """Refuse new requests and let the present ones end; those that take longer are ended with an error."""
@@ -295,7 +301,7 @@ class Engine:
         if self._loop_task is not None:
             self._loop_task.cancel()
             await asyncio.gather(self._loop_task, return_exceptions=True)
-        await asyncio.gather(self._lm.close(), self._token2wav.close())
+        await asyncio.gather(self.lm.close(), self._token2wav.close())
 
     def refuse_unless_ready(self) -> None:
         """Refuse while the models are not up. Raises EngineNotReady, EngineDraining."""

@@ -32,5 +32,17 @@ class SpeechLMClient:
         assert isinstance(answer, LmStats)
         return answer
 
+    async def metrics(self) -> str:
+        return str(await self._worker.call("metrics"))
+
+    async def reset_prefix_cache(self) -> bool:
+        return bool(await self._worker.call("reset_prefix_cache"))
+
+    async def sleep(self) -> None:
+        await self._worker.call("sleep")
+
+    async def wake(self) -> None:
+        await self._worker.call("wake")
+
     async def close(self) -> None:
         await self._worker.close()

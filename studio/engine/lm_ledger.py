@@ -52,6 +52,18 @@ class LmLedger:
     async def stats(self) -> LmStats:
         return await self._lm.stats()
 
+    async def metrics(self) -> str:
+        return await self._lm.metrics()
+
+    async def reset_prefix_cache(self) -> bool:
+        return await self._lm.reset_prefix_cache()
+
+    async def sleep(self) -> None:
+        await self._lm.sleep()
+
+    async def wake(self) -> None:
+        await self._lm.wake()
+
     async def close(self) -> None:
         await self._lm.close()
 

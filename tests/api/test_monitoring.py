@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import subprocess
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -128,6 +130,28 @@ def test_scraped_figures_are_the_services_own(prometheus: str, spoken: Service) 
     )
     query = f"studio_audio_seconds_total == {own}"
     assert found(prometheus, query), f"the service says {own}"
+
+
+def test_totals_under_load_are_the_page_s_once_it_is_idle(prometheus: str, spoken: Service) -> None:
+    """Figures that only grow: once nobody speaks, the last scrape and the Admin tab's view say the same."""
+    with ThreadPoolExecutor(6) as listeners:
+        list(listeners.map(lambda _: speak(spoken), range(18)))
+    spoken.until(spoken.is_idle)
+    monitor = spoken.office.monitor
+    asyncio.run_coroutine_threadsafe(monitor.sample(), spoken.loop).result(30)
+    page = json.loads(monitor.live)  # the bytes that every page gets
+    rows = "studio_token2wav_batch_rows"
+    for query, figure in (
+        ("sum(studio_requests_finished_total)", sum(page["finished"].values())),
+        ("studio_requests_refused_total", page["refused"]),
+        ("studio_stream_underruns_total", page["underruns"]),
+        ("studio_speech_tokens_total", page["lm"]["generated_tokens"]),
+        ("vllm:generation_tokens_total", page["lm"]["generated_tokens"]),
+        ("studio_requests_running + studio_requests_waiting", 0),
+        (f"{rows}_sum / {rows}_count", page["batch_rows"]),
+    ):
+        assert found(prometheus, f"{query} == {figure!r}"), query
+    assert page["finished"]["stop"] >= 18
 
 
 def test_compose_mounts_what_is_there() -> None:

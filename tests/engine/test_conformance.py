@@ -7,6 +7,7 @@ from contextlib import aclosing
 
 import numpy as np
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from studio.backends.fake import (
     FakePromptEncoder,
@@ -74,6 +75,36 @@ async def test_lm_request_left_early_frees_its_blocks(models: Models) -> None:
 async def test_lm_ignores_the_abort_of_an_unknown_request(models: Models) -> None:
     await models.lm.abort("nobody")
     assert (await generate(models, "lm f"))[-1].finish_reason
+
+
+def named(text: str) -> dict[str, float]:
+    """The samples of a text of metrics, added up over their labels."""
+    found: dict[str, float] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            found[sample.name] = found.get(sample.name, 0.0) + sample.value
+    return found
+
+
+async def test_lm_exports_the_engine_s_own_metrics_and_nothing_else(models: Models) -> None:
+    before = named(await models.lm.metrics())
+    deltas = await generate(models, "lm g")
+    text = await models.lm.metrics()
+    after = named(text)
+    assert all(name.startswith("vllm:") for name in after)
+    assert {"vllm:num_requests_running", "vllm:num_requests_waiting"} <= after.keys()
+    # The end id that stopped it is a token for the engine, and none of speech.
+    made = after["vllm:generation_tokens_total"] - before["vllm:generation_tokens_total"]
+    assert made - sum(len(delta.tokens) for delta in deltas) in (0, 1)
+    assert "/" not in text and "_info" not in text
+
+
+async def test_cache_of_prompts_can_be_forgotten(models: Models) -> None:
+    await generate(models, "lm h")
+    assert await models.lm.reset_prefix_cache()
+    hits = (await models.lm.stats()).prefix_cache_hits_tokens
+    await generate(models, "lm i")
+    assert (await models.lm.stats()).prefix_cache_hits_tokens == hits
 
 
 async def voiced(models: Models, row_id: str, count: int, voice: VoicePrompt | None = None) -> list[Float32]:

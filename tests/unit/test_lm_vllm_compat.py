@@ -24,6 +24,11 @@ def test_cpu_runs_eager_in_float32_with_the_cache_in_bytes():
     assert "gpu_memory_utilization" not in arguments
 
 
+def test_metrics_do_not_tell_where_the_model_lies():
+    arguments = vllm_compat.engine_arguments(FOLDER, EngineOptions("cpu"))
+    assert arguments["model"] == str(FOLDER) and "/" not in arguments["served_model_name"]
+
+
 def test_cuda_runs_whole_decode_graphs_without_compiling():
     arguments = vllm_compat.engine_arguments(FOLDER, EngineOptions("cuda", max_num_seqs=48))
     assert arguments["dtype"] == "bfloat16"
