@@ -6,6 +6,7 @@ No reply names a condition, an item, a file, a role or a seed; sounds come from 
 from __future__ import annotations
 
 import asyncio
+import secrets
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,6 +22,7 @@ from studio.listening.sessions import Session
 
 PAGE = Path(__file__).resolve().parents[2] / "assets" / "web" / "rate" / "raters.html"
 RATER_COOKIE = "studio_rater"
+KEY_MIN_CHARS, KEY_MAX_CHARS = 24, 64
 COOKIE_LIFE_S = 180 * 24 * 3600
 DRAFT_MAX_ITEMS = 40
 NO_STORE = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer", "X-Robots-Tag": "noindex"}
@@ -42,10 +44,13 @@ class JoinBody(BaseModel):
     consent: bool = False
 
 
-class ChosenBody(BaseModel):
+class ToneBody(BaseModel):
+    """What was chosen in a round of the headphone check."""
+
     model_config = ConfigDict(extra="forbid")
 
-    chosen: list[Annotated[int, Field(ge=0, le=2)]] = Field(max_length=12)
+    number: int = Field(ge=1, le=100_000)
+    chosen: int = Field(ge=0, le=2)
 
 
 class DraftBody(BaseModel):
@@ -91,6 +96,18 @@ def rating_router(room: ListeningRoom) -> APIRouter:
             raise NotFound("listening.not_joined")
         return session
 
+    def ensure_key(request: Request, response: Response, token: str) -> str:
+        """The key of the caller's cookie; it is given before joining, so that joining twice is joining once."""
+        key = request.cookies.get(RATER_COOKIE, "")
+        if not KEY_MIN_CHARS <= len(key) <= KEY_MAX_CHARS:
+            key = secrets.token_urlsafe(KEY_MIN_CHARS)
+            root = str(request.scope.get("root_path", ""))
+            response.set_cookie(
+                RATER_COOKIE, key, max_age=COOKIE_LIFE_S, path=f"{root}/listen/{token}", httponly=True,
+                samesite="strict", secure=request.url.scheme == "https",
+            )  # fmt: skip
+        return key
+
     @router.get("/{token}", include_in_schema=False)
     async def page(token: str) -> FileResponse:
         """The raters' page; whether the link is good, its script asks."""
@@ -104,6 +121,7 @@ def rating_router(room: ListeningRoom) -> APIRouter:
         if session is not None:
             return sessions.view(session)
         test, invitation = sessions.invited(token)
+        ensure_key(request, response, token)
         if test.state != "open":
             return {"phase": "closed", "language": test.design.language}
         return {
@@ -118,12 +136,7 @@ def rating_router(room: ListeningRoom) -> APIRouter:
     async def join(request: Request, response: Response, token: str, body: JoinBody) -> dict[str, Any]:
         session = sessions.session(token, request.cookies.get(RATER_COOKIE, ""))
         if session is None:
-            session, key = sessions.join(token, body.consent)
-            root = str(request.scope.get("root_path", ""))
-            response.set_cookie(
-                RATER_COOKIE, key, max_age=COOKIE_LIFE_S, path=f"{root}/listen/{token}", httponly=True,
-                samesite="strict", secure=request.url.scheme == "https",
-            )  # fmt: skip
+            session = sessions.join(token, body.consent, ensure_key(request, response, token))
         response.headers.update(NO_STORE)
         return sessions.view(session)
 
@@ -142,8 +155,14 @@ def rating_router(room: ListeningRoom) -> APIRouter:
         return Response(sound, media_type="audio/wav", headers=NO_STORE)
 
     @router.post("/{token}/headphones")
-    async def headphones(request: Request, token: str, body: ChosenBody) -> dict[str, Any]:
-        sessions.check_headphones(session_of(request, token), body.chosen)
+    async def headphones(request: Request, token: str, body: ToneBody) -> dict[str, Any]:
+        """Keep what was chosen in a round; sent twice, it counts once."""
+        sessions.choose_tone(session_of(request, token), body.number, body.chosen)
+        return sessions.view(session_of(request, token))
+
+    @router.post("/{token}/headphones/again")
+    async def headphones_again(request: Request, token: str) -> dict[str, Any]:
+        sessions.check_headphones_again(session_of(request, token))
         return sessions.view(session_of(request, token))
 
     @router.post("/{token}/draft")
@@ -160,8 +179,6 @@ def rating_router(room: ListeningRoom) -> APIRouter:
         if not body.timeout:
             reply = Reply(tuple(body.scores), body.typed, body.comment, body.seconds)
         await asyncio.to_thread(sessions.answer, session, body.number, reply)
-        if session.test.design.arena:
-            room.arena.voted(session, body.number)
         return sessions.view(session_of(request, token))
 
     @router.post("/{token}/comment")

@@ -18,7 +18,7 @@ from studio.listening.material import ready
 from studio.listening.orders import Trial
 from studio.listening.raters import Rater, RaterStore
 from studio.listening.sessions import Session
-from studio.listening.store import GivenClip, ListeningStore, Test
+from studio.listening.store import GivenClip, ListeningStore
 from studio.speech import SAMPLE_RATE_HZ
 
 TEXT_MAX_CHARS = 300
@@ -33,7 +33,7 @@ ONE_SIDED_VOTES, ONE_SIDED_RATIO = 10, 0.9
 
 
 class Arena:
-    """Makes a visitor's pair and drops its sound after the vote. Owner: the event loop."""
+    """Makes a visitor's pair; its sound goes with the vote, see `sessions`. Owner: the event loop."""
 
     def __init__(
         self, store: ListeningStore, raters: RaterStore, speak: Speak, now: Callable[[], float] = time.time
@@ -84,7 +84,7 @@ class Arena:
             test = self._store.find(rater.test)
             if test.design.arena:
                 self._raters.end(rater.id, position, [])
-                self._drop(test, rater.plan[position].item)
+                self._store.drop_item(test.id, rater.plan[position].item)
 
     async def _make(self, session: Session, text: str) -> None:
         design = session.test.design
@@ -102,14 +102,6 @@ class Arena:
         slots = tuple(Random(secrets.token_bytes(8)).sample(pair, 2))
         self._raters.append(session.rater, Trial(Role.TEST, item, slots))
         self._raters.serve(session.rater.id, len(session.rater.plan))  # its time runs, whoever comes back for it
-
-    def voted(self, session: Session, number: int) -> None:
-        """A trial is over: its sound goes, the vote stays."""
-        self._drop(session.test, session.rater.plan[number - 1].item)
-
-    def _drop(self, test: Test, item: str) -> None:
-        for condition in test.design.compared:
-            self._store.drop_clips(test.id, condition, "ready", item)
 
 
 def next_pair(design: Design, votes: Iterable[Answer]) -> tuple[str, str]:

@@ -20,7 +20,10 @@ from studio.listening.store import Invitation, Test, hashed
 
 @dataclass(frozen=True, slots=True)
 class Rater:
-    """Somebody who joined. number: the place in the balanced orders; headphones: right answers of six, if asked."""
+    """Somebody who joined. number: the place in the balanced orders.
+
+    headphones: right answers of six, once all were asked; tones: what was chosen, in all rounds of all tries.
+    """
 
     id: str
     test: str
@@ -30,15 +33,18 @@ class Rater:
     headphones: int | None
     finished_s: float | None
     comment: str
+    tones: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a trial stands. fetched: bit n for clip n; draft: what was set and not sent off yet."""
+    """Where a trial stands. first_s: when it was first shown, in Unix time; fetched: bit n for clip n.
+
+    draft: what was set and not sent off yet.
+    """
 
     position: int
     first_s: float
-    served_s: float
     fetched: int
     draft: dict[str, Any]
     ended: str
@@ -52,10 +58,10 @@ class RaterStore:
         self._now = now
 
     def join(
-        self, test: Test, invitation: Invitation, plan: Callable[[int], Sequence[Trial]]
-    ) -> tuple[Rater, str]:
-        """A new rater with the next number, and the key that proves who it is, which is not kept."""
-        key, rater = secrets.token_urlsafe(24), secrets.token_hex(6)
+        self, test: Test, invitation: Invitation, key: str, plan: Callable[[int], Sequence[Trial]]
+    ) -> Rater:
+        """A new rater with the next number. key: proves who it is; only its hash is kept."""
+        rater = secrets.token_hex(6)
         with self._db.transaction():
             last = self._db.row("SELECT max(number) AS last FROM rater WHERE test = ?", test.id)
             number = 0 if last is None or last["last"] is None else last["last"] + 1
@@ -65,7 +71,7 @@ class RaterStore:
                 rater, test.id, invitation.token, number, hashed(key), invitation.name,
                 _to_json(plan(number)), self._now(),
             )  # fmt: skip
-        return self.find(rater), key
+        return self.find(rater)
 
     def find(self, rater: str) -> Rater:
         row = self._db.row("SELECT * FROM rater WHERE id = ?", rater)
@@ -90,8 +96,11 @@ class RaterStore:
         """One more trial at the end of a plan; the arena's come one by one."""
         self._db.run("UPDATE rater SET plan = ? WHERE id = ?", _to_json([*rater.plan, trial]), rater.id)
 
-    def set_headphones(self, rater: str, right: int) -> None:
-        self._db.run("UPDATE rater SET headphones = ? WHERE id = ?", right, rater)
+    def keep_tones(self, rater: str, chosen: Sequence[int], right: int | None) -> None:
+        """What was chosen in the headphone check so far, and how many were right once a try is over."""
+        self._db.run(
+            "UPDATE rater SET tones = ?, headphones = ? WHERE id = ?", json.dumps(chosen), right, rater
+        )
 
     def finish(self, rater: str) -> None:
         self._db.run("UPDATE rater SET finished_s = coalesce(finished_s, ?) WHERE id = ?", self._now(), rater)
@@ -104,6 +113,13 @@ class RaterStore:
         row = self._db.row("SELECT count(*) AS ended FROM progress WHERE rater = ? AND ended <> ''", rater)
         return int(row["ended"]) if row else 0
 
+    def answered(self, rater: str) -> int:
+        """How many trials ended with an answer, and not by their time."""
+        row = self._db.row(
+            "SELECT count(*) AS answered FROM progress WHERE rater = ? AND ended = 'answered'", rater
+        )
+        return int(row["answered"]) if row else 0
+
     def progress(self, rater: str, position: int) -> Progress | None:
         row = self._db.row("SELECT * FROM progress WHERE rater = ? AND position = ?", rater, position)
         if row is None:
@@ -111,19 +127,16 @@ class RaterStore:
         return Progress(
             row["position"],
             row["first_s"],
-            row["served_s"],
             row["fetched"],
             json.loads(row["draft"]),
             row["ended"],
         )
 
     def serve(self, rater: str, position: int) -> None:
-        """The trial is shown, for the first time or again."""
-        now = self._now()
+        """The trial is shown; its time runs from the first time on."""
         self._db.run(
-            "INSERT INTO progress (rater, position, first_s, served_s) VALUES (?1, ?2, ?3, ?3)"
-            " ON CONFLICT DO UPDATE SET served_s = ?3",
-            rater, position, now,
+            "INSERT INTO progress (rater, position, first_s) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+            rater, position, self._now(),
         )  # fmt: skip
 
     def fetch(self, rater: str, position: int, clip: int) -> None:
@@ -218,7 +231,7 @@ def _rater(row: sqlite3.Row) -> Rater:
     values = dict(row)
     plan = tuple(Trial.from_dict(trial) for trial in json.loads(values["plan"]))
     kept = ("id", "test", "number", "name", "headphones", "finished_s", "comment")
-    return Rater(**({name: values[name] for name in kept} | {"plan": plan}))
+    return Rater(**{name: values[name] for name in kept}, plan=plan, tones=tuple(json.loads(values["tones"])))
 
 
 def _answer(body: dict[str, Any]) -> Answer:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from math import inf
 from typing import Any
 
 from studio.errors import InvalidRequest, ListeningConflict, NotFound
@@ -18,7 +19,7 @@ from studio.listening.answers import Answer, Kind, Role
 from studio.listening.blinding import Addresses, Served, blind_wav
 from studio.listening.design import Design
 from studio.listening.orders import Trial, plan
-from studio.listening.raters import Rater, RaterStore
+from studio.listening.raters import Progress, Rater, RaterStore
 from studio.listening.scoring import COMMENT_MAX_CHARS, Reply, answers
 from studio.listening.store import Clip, Invitation, ListeningStore, Test
 
@@ -26,6 +27,8 @@ HEAR_MIN_S = 3.0
 """Of each clip when many stand side by side; elsewhere all of it must be heard."""
 HEAR_SLACK = 0.9
 TIMEOUT_GRACE_S = 10.0
+OUTAGE_S = 300.0
+"""So long after its time an answer still counts that the page says was given in time: its line may have been broken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,7 @@ class Sessions:
         now: Callable[[], float] = time.time,
     ) -> None:
         self._store, self._raters, self._addresses, self._now = store, raters, addresses, now
+        self._since_s = now()
 
     def invited(self, token: str) -> tuple[Test, Invitation]:
         """Raises NotFound for a link that is unknown, expired or of a test that is not open yet."""
@@ -66,8 +70,8 @@ class Sessions:
         rater = self._raters.known(invitation, key)
         return Session(test, invitation, rater) if rater else None
 
-    def join(self, token: str, consented: bool) -> tuple[Session, str]:
-        """A new rater and the key for the cookie. Raises ListeningConflict if the test is closed."""
+    def join(self, token: str, consented: bool, key: str) -> Session:
+        """A new rater, whom the key in the cookie proves from now on. Raises ListeningConflict once it is closed."""
         test, invitation = self.invited(token)
         if test.state != "open":
             raise ListeningConflict("listening.closed")
@@ -76,12 +80,11 @@ class Sessions:
         items = sorted({item for item, _ in self._store.clips(test.id, "ready")})
         known = self._raters.known(invitation, "") if invitation.name else None
         if known:
-            return Session(test, invitation, known), ""
+            return Session(test, invitation, known)
         make = (
             (lambda _number: ()) if test.design.arena else (lambda number: plan(test.design, items, number))
         )
-        rater, key = self._raters.join(test, invitation, make)
-        return Session(test, invitation, rater), key
+        return Session(test, invitation, self._raters.join(test, invitation, key, make))
 
     def view(self, session: Session) -> dict[str, Any]:
         """What the page shows now; hands out fresh addresses for the trial's clips."""
@@ -90,16 +93,44 @@ class Sessions:
         if test.state != "open":
             return common | {"phase": "closed"}
         if test.design.headphones != "off" and rater.headphones is None:
-            return common | {"phase": "headphones", "rounds": headphones.ROUNDS}
-        if test.design.headphones == "require" and (rater.headphones or 0) < headphones.RIGHT_MIN:
+            number = len(rater.tones) + 1
+            return common | {"phase": "headphones", "rounds": headphones.ROUNDS, "number": number}
+        if _lacks_headphones(session):
             return common | {"phase": "no_headphones"}
-        position = self._raters.position(rater.id)
+        position = self._reached(session)
         if position >= len(rater.plan):
             if test.design.arena:
-                return common | {"phase": "text", "voted": position}
+                return common | {"phase": "text", "voted": self._raters.answered(rater.id)}
             self._raters.finish(rater.id)
             return common | {"phase": "finished", "comment": rater.comment}
         return common | {"phase": "trial", "trial": self._trial(session, position)}
+
+    def _reached(self, session: Session) -> int:
+        """The trial that is due, from 0; one whose time is over is passed over."""
+        position = self._raters.position(session.rater.id)
+        progress = self._raters.progress(session.rater.id, position)
+        if progress and self._is_late(session.test.design, progress):
+            self._end(session, position, [])
+            position += 1
+        return position
+
+    def _is_late(self, design: Design, progress: Progress, claimed_s: float = inf) -> bool:
+        """Whether a trial's time is over. claimed_s: after so many seconds the page says it was answered.
+
+        That is believed for a while, for a line that was broken, and for longer where the studio itself was away.
+        """
+        limit_s = design.timeout_s + TIMEOUT_GRACE_S
+        spent_s = self._now() - progress.first_s
+        if not design.timeout_s or spent_s <= limit_s:
+            return False
+        excused = spent_s <= limit_s + OUTAGE_S or progress.first_s < self._since_s
+        return not excused or claimed_s > limit_s
+
+    def _end(self, session: Session, position: int, rows: list[Answer]) -> None:
+        """Keep a trial's answers, or that there were none in time. The sound of the arena goes with its trial."""
+        self._raters.end(session.rater.id, position, rows)
+        if session.test.design.arena:
+            self._store.drop_item(session.test.id, session.rater.plan[position].item)
 
     def _trial(self, session: Session, position: int) -> dict[str, Any]:
         design, rater = session.test.design, session.rater
@@ -109,7 +140,8 @@ class Sessions:
         progress = self._raters.progress(rater.id, position)
         issued = self._addresses.issue(rater.id, position, clips)
         slots = len(trial.slots)
-        shown: dict[str, Any] = {
+        first_s = progress.first_s if progress else self._now()
+        return {
             "number": position + 1,
             "total": len(rater.plan),
             "training": trial.role is Role.TRAINING,
@@ -118,9 +150,9 @@ class Sessions:
             "x": issued[slots] if trial.x is not None else None,
             "hear_s": self._hear_s(design, clips),
             "check": trial.wanted,
+            "spent_s": round(max(0.0, self._now() - first_s), 1),
             "draft": progress.draft if progress else {},
         }
-        return shown
 
     def _clips_of(self, test: Test, trial: Trial) -> list[Clip]:
         """The clips of the slots, then that of the named reference or of X."""
@@ -156,6 +188,7 @@ class Sessions:
     def answer(self, session: Session, number: int, reply: Reply | None) -> None:
         """Keep a trial's answer; None: the time is over. A second one for the same trial changes nothing.
 
+        An answer that comes too late is none.
         Raises: InvalidRequest; ListeningConflict if not everything was heard, or the time is not over.
         """
         test, rater, position = session.test, session.rater, number - 1
@@ -167,23 +200,20 @@ class Sessions:
         progress = self._raters.progress(rater.id, position)
         if position > reached or position >= len(rater.plan) or progress is None:
             raise ListeningConflict("listening.not_shown")
-        spent_s = self._now() - progress.served_s
+        spent_s = self._now() - progress.first_s
         limit_s = test.design.timeout_s
         if reply is None and not (limit_s and spent_s >= limit_s - 1):
             raise ListeningConflict("listening.time_left")
-        # The page's own clock counts: what was answered in time may have waited for a server that was away.
-        if reply is None or (limit_s and min(spent_s, reply.seconds) > limit_s + TIMEOUT_GRACE_S):
-            self._raters.end(rater.id, position, [])
+        if reply is None or self._is_late(test.design, progress, reply.seconds):
+            self._end(session, position, [])
             return
         trial = rater.plan[position]
         clips = self._clips_of(test, trial)
         needed_s = HEAR_SLACK * self._hear_s(test.design, clips) * len(clips)
-        if progress.fetched != (1 << len(clips)) - 1 or self._now() - progress.first_s < needed_s:
+        if progress.fetched != (1 << len(clips)) - 1 or spent_s < needed_s:
             raise ListeningConflict("listening.not_heard")
         said = clips[0].text if test.design.kind is Kind.INTELLIGIBILITY else ""
-        self._raters.end(
-            rater.id, position, answers(test.design, trial, reply, said, self._head(session, position))
-        )
+        self._end(session, position, answers(test.design, trial, reply, said, self._head(session, position)))
 
     def _head(self, session: Session, position: int) -> Answer:
         """What a row says whatever the answer is."""
@@ -202,18 +232,42 @@ class Sessions:
         )
 
     def headphone_sound(self, session: Session, number: int) -> bytes:
-        """The tones of a round of the headphone check, from 1. Which is which follows from the rater's id."""
+        """The tones of the round of the headphone check that is due. Which is which follows from the rater's id."""
+        self._expect_round(session, number)
         return headphones.tones(session.rater.id, number)
 
-    def check_headphones(self, session: Session, chosen: list[int]) -> None:
-        """Keep how many rounds were right; the first try counts, but may be repeated where headphones are required."""
-        self._raters.set_headphones(session.rater.id, headphones.right(session.rater.id, chosen))
+    def choose_tone(self, session: Session, number: int, place: int) -> None:
+        """Keep what was chosen in a round; the last of a try ends it. A second choice for a round changes nothing."""
+        rater = session.rater
+        if number <= len(rater.tones):
+            return
+        self._expect_round(session, number)
+        chosen = [*rater.tones, place]
+        over = len(chosen) % headphones.ROUNDS == 0
+        self._raters.keep_tones(rater.id, chosen, headphones.right(rater.id, chosen) if over else None)
+
+    def _expect_round(self, session: Session, number: int) -> None:
+        """Raises ListeningConflict for any round but the one that is due."""
+        rater, wanted = session.rater, session.test.design.headphones != "off"
+        if not wanted or rater.headphones is not None or number != len(rater.tones) + 1:
+            raise ListeningConflict("listening.not_shown")
+
+    def check_headphones_again(self, session: Session) -> None:
+        """Another try, with other tones, for who needs headphones and has not passed."""
+        if _lacks_headphones(session):
+            self._raters.keep_tones(session.rater.id, session.rater.tones, None)
 
     def say(self, session: Session, comment: str) -> None:
         """The rater's comment at the end."""
         if len(comment) > COMMENT_MAX_CHARS:
             raise InvalidRequest("listening.comment_long", param="comment", limit=COMMENT_MAX_CHARS)
         self._raters.say(session.rater.id, comment)
+
+
+def _lacks_headphones(session: Session) -> bool:
+    """Whether a test that needs headphones found none."""
+    right = session.rater.headphones
+    return session.test.design.headphones == "require" and right is not None and right < headphones.RIGHT_MIN
 
 
 def _common(design: Design) -> dict[str, Any]:

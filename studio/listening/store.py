@@ -171,14 +171,28 @@ class ListeningStore:
         return {(row["item"], row["condition"]): Clip(*row) for row in rows}
 
     def samples(self, test: str, clip: Clip) -> Float32:
-        """float32 [n]. Only this room names files, so none leads outside the folder."""
-        return soundfile.read(self._files / test / clip.file, dtype="float32")[0]
+        """float32 [n]. Only this room names files, so none leads outside the folder.
 
-    def drop_clips(self, test: str, condition: str, stage: Stage = "given", item: str | None = None) -> None:
-        where = "test = ? AND condition = ? AND stage = ? AND (?4 IS NULL OR item = ?4)"
-        for row in self._db.rows(f"SELECT file FROM clip WHERE {where}", test, condition, stage, item):
+        Raises: NotFound for a clip that went meanwhile, as the arena's do with their trial.
+        """
+        try:
+            with (self._files / test / clip.file).open("rb") as file:
+                return soundfile.read(file, dtype="float32")[0]
+        except FileNotFoundError:
+            raise NotFound("listening.no_address") from None
+
+    def drop_clips(self, test: str, condition: str) -> None:
+        """What was given for a condition goes."""
+        self._drop(test, "condition = ? AND stage = 'given'", condition)
+
+    def drop_item(self, test: str, item: str) -> None:
+        """What raters heard of a sentence goes."""
+        self._drop(test, "item = ? AND stage = 'ready'", item)
+
+    def _drop(self, test: str, which: str, value: str) -> None:
+        for row in self._db.rows(f"SELECT file FROM clip WHERE test = ? AND {which}", test, value):
             (self._files / test / row["file"]).unlink(missing_ok=True)
-        self._db.run(f"DELETE FROM clip WHERE {where}", test, condition, stage, item)
+        self._db.run(f"DELETE FROM clip WHERE test = ? AND {which}", test, value)
 
     def keep_measures(self, test: str, body: str) -> None:
         """What instruments said of the clips, as JSON, in place of what was said before."""

@@ -323,15 +323,21 @@ def test_headphones_are_checked_and_may_be_required(service, owner) -> None:
     _, token = owner.opened(PITCHES, kind="ab", headphones="require")
     them = rater(service, token)
     assert them.join()["phase"] == "headphones"
-    assert them.http.get("/headphones/6").headers["content-type"] == "audio/wav"
-    assert them.http.get("/headphones/7").status_code == 400
+    assert them.http.get("/headphones/1").headers["content-type"] == "audio/wav"
+    assert them.http.get("/headphones/2").status_code == 409
     room = service.app.state.listening
     test = room.store.invitation(token).test
     me = room.raters.of_test(test)[0].id
-    right = [softest(me, n)[0] for n in range(1, 7)]
-    wrong = [(place + 1) % 3 for place in right]
-    assert them.http.post("/headphones", json={"chosen": [*right[:4], *wrong[4:]]}).json()["phase"] == "no_headphones"
-    assert them.http.post("/headphones", json={"chosen": [*right[:5], wrong[5]]}).json()["phase"] == "trial"
+
+    def attempt(first: int, right: int) -> str:
+        for number in range(first, first + 6):
+            place = softest(me, number)[0] + (number - first >= right)
+            view = them.http.post("/headphones", json={"number": number, "chosen": place % 3}).json()
+        return view["phase"]
+
+    assert attempt(1, right=4) == "no_headphones"
+    assert them.http.post("/headphones/again").json()["number"] == 7
+    assert attempt(7, right=5) == "trial"
 
 
 def test_everything_must_be_heard_before_an_answer_counts(service, owner) -> None:
@@ -479,7 +485,9 @@ def test_webmushra_configuration_becomes_a_test_and_answers_its_csv(service, own
     owner.do(made["id"], "open")
     them = rater(service, owner.invite(made["id"])[0])
     them.join()
-    assert them.http.post("/headphones", json={"chosen": [0] * 6}).json()["phase"] == "trial"
+    for number in range(1, 7):
+        view = them.http.post("/headphones", json={"number": number, "chosen": 0}).json()
+    assert view["phase"] == "trial"
     assert them.finish()["phase"] == "finished"
     rows = list(csv.DictReader(io.StringIO(owner.http.get(f"/v1/listening/tests/{made['id']}/webmushra.csv").text)))
     assert list(rows[0])[2:] == ["trial_id", "rating_stimulus", "rating_score", "rating_time", "rating_comment"]

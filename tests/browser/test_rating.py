@@ -263,18 +263,46 @@ def test_the_page_speaks_chinese_and_changes_language_without_losing_what_was_se
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_headphone_check_leads_into_the_test(owner: Owner, open_rater: OpenRater) -> None:
+def test_headphone_check_goes_on_after_kill_9_at_the_round_where_it_stopped_and_leads_into_the_test(
+    owner: Owner, open_rater: OpenRater, mortal: FakeStudio
+) -> None:
     test, token = owner.opened(PITCHES, items=1, kind="ab", headphones="ask")
     page = open_rater(token)
     short = {"body": tone(200, 0.1), "content_type": "audio/wav"}  # the true ones take four seconds a round
     page.route(re.compile(r"/headphones/\d$"), lambda route: route.fulfill(**short))
-    page.locator("[data-part=begin]").click()
+    page.locator("[data-part=begin]").dblclick()
     for number in range(1, 7):
-        expect(page.locator("h2")).to_contain_text(str(number))
+        expect(page.locator("h2")).to_contain_text(f"{number} of 6")
         page.locator("[data-part=tones]").click()
+        if number == 4:
+            expect(page.locator("[data-part=tone-1]")).to_be_enabled()
+            mortal.kill()
+            page.locator("[data-part=tone-1]").click()  # chosen while the studio is away
+            expect(page.locator("[data-part=connection]")).to_be_visible()
+            mortal.start()
+            expect(page.locator("h2")).to_contain_text("5 of 6")
+            page.reload()
+            continue
         page.locator("[data-part=tone-1]").click()
     expect(page.locator("body")).to_have_attribute("data-phase", "trial")
     assert owner.show(test)["counts"]["joined"] == 1
+
+
+def test_time_of_a_trial_runs_on_over_a_reload_and_a_kill_9(
+    owner: Owner, open_rater: OpenRater, mortal: FakeStudio
+) -> None:
+    _, token = owner.opened(PITCHES, items=1, kind="mos", timeout_s=600)
+    page = open_rater(token)
+    begin(page)
+    clock = page.locator("[data-part=clock]")
+    left = lambda: int(re.sub(r"\D", "", clock.inner_text()))  # noqa: E731
+    expect(clock).to_have_text(re.compile(r"5\d\d s left"))
+    before = left()
+    for interrupt in (lambda: None, lambda: (mortal.kill(), mortal.start())):
+        interrupt()
+        page.reload()
+        expect(clock).to_contain_text("s left")
+        assert left() <= before < 600
 
 
 def test_time_runs_out_and_the_next_trial_comes(owner: Owner, open_rater: OpenRater) -> None:

@@ -21,7 +21,6 @@ let language = stored("language") ?? browserLanguage();
 let say = sayWith({});
 let context = null;
 let leaveTrial = () => {};
-let shown = null;
 
 const link = new Link(base, () => language, (lost) => {
   part("connection").hidden = !lost;
@@ -65,9 +64,7 @@ async function step(work) {
 
 function showJoin(view) {
   const agree = el("input", { type: "checkbox", id: "agree" });
-  const begin = el("button", {
-    type: "submit", className: "primary", data: { part: "begin" },
-  }, say("rate.begin"));
+  const begin = el("button", { type: "submit", className: "primary", data: { part: "begin" } }, say("rate.begin"));
   const form = el("form", { on: { submit: (event) => { event.preventDefault(); audio(); step(() => link.json("join", { consent: agree.checked })); } } },
     view.consent && el("p", { className: "check" }, agree, el("label", { htmlFor: "agree" }, say("rate.agree"))), begin);
   place("join", el("h1", {}, view.name ? say("rate.welcome_name", { name: view.name }) : say("rate.welcome")),
@@ -108,23 +105,20 @@ const PHASES = {
   finished: showFinished,
   closed: () => place("closed", el("h1", {}, say("listening.closed"))),
   no_headphones: () => place("no_headphones", el("h1", {}, say("rate.headphones")), el("p", {}, say("rate.headphones_needed")),
-    el("button", { type: "button", className: "primary", on: { click: () => show({ phase: "headphones", rounds: 6 }) } }, say("rate.again"))),
-  headphones: (view) => place("headphones", headphoneCheck({ link, say, audio, rounds: view.rounds, done: (chosen) => step(() => link.json("headphones", { chosen })) })),
+    el("button", { type: "button", className: "primary", data: { part: "again" }, on: { click: () => step(() => link.json("headphones/again", {})) } }, say("rate.again"))),
+  headphones: (view) => {
+    const check = headphoneCheck({ link, say, audio, view, done: show, lost: () => step(() => link.json("state")) });
+    place("headphones", check.node);
+    leaveTrial = check.leave;
+  },
 };
 
 function show(view) {
-  shown = view;
   part("progress").textContent = view.trial && !view.arena ? say("rate.progress", { number: view.trial.number, total: view.trial.total }) : "";
   if (view.phase !== "trial") {
     PHASES[view.phase](view);
     return;
   }
-  const pending = stored("answer");
-  if (pending?.number === view.trial.number) { // sent off, and the browser was closed before it arrived
-    send(pending);
-    return;
-  }
-  stored("answer", null);
   place("trial");
   leaveTrial = showTrial({ main, view, link, say, audio, send, reload: () => step(() => link.json("state")) });
 }
@@ -148,13 +142,24 @@ for (const button of document.querySelectorAll("[data-language]")) {
   button.addEventListener("click", async () => {
     stored("language", button.dataset.language);
     await speakLanguage(button.dataset.language);
-    await step(() => (shown?.phase === "headphones" ? Promise.resolve(shown) : link.json("state")));
+    await step(() => link.json("state"));
   });
 }
 
+// What was sent off goes first: the browser may have been closed before it arrived.
+async function resumed() {
+  const pending = stored("answer");
+  const view = pending && await link.json("answer", pending).catch(() => null);
+  stored("answer", null);
+  return view ?? link.json("state");
+}
+
+// A page that "back" brings out of the browser's memory may be behind what another one did.
+addEventListener("pageshow", (event) => { if (event.persisted) step(() => link.json("state")); });
+
 await speakLanguage(language);
 try {
-  show(await link.json("state"));
+  show(await resumed());
 } catch (error) {
   place("refused", el("h1", {}, say("rate.no_entry")), el("p", { role: "alert" }, error.message));
 }

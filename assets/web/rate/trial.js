@@ -6,6 +6,7 @@ import { Switcher, bufferOf } from "./switcher.js";
 const NAMES = "ABCDEFGHIJKLMNOP";
 const HEARD = 0.97;
 const MAX_RELOADS = 3;
+const SECONDS_MAX = 86400; // what the server takes; a page may stay open for longer
 let reloads = 0;
 
 export function showTrial({ main, view, link, say, audio, send, reload }) {
@@ -20,7 +21,9 @@ export function showTrial({ main, view, link, say, audio, send, reload }) {
   let last = null;
   let sent = false;
   let timer = null;
-  const began = performance.now();
+  // Since the trial was first shown: the server says how long that was before this page, by no clock but its own.
+  const began = performance.now() - 1000 * trial.spent_s;
+  const spent = () => (performance.now() - began) / 1000;
 
   const heard = () => before.map((seconds, n) => seconds + (player ? player.count()[n] : 0));
   const isHeard = (n) => heard()[n] >= HEARD * trial.hear_s;
@@ -91,8 +94,7 @@ export function showTrial({ main, view, link, say, audio, send, reload }) {
   const form = el("form", { on: { submit: (event) => {
     event.preventDefault();
     if (next.disabled) return;
-    const seconds = (performance.now() - began) / 1000;
-    submit({ scores: ask.scores(), typed: ask.typed(), comment: comment.value, seconds });
+    submit({ scores: ask.scores(), typed: ask.typed(), comment: comment.value, seconds: Math.min(spent(), SECONDS_MAX) });
   } } },
     ask.shape === "all" ? ask.node(buttons.slice(0, slots)) : null,
     ask.shape === "all" ? null : ask.node(),
@@ -127,7 +129,7 @@ export function showTrial({ main, view, link, say, audio, send, reload }) {
   document.addEventListener("keydown", onKey);
   if (view.timeout_s) {
     timer = setInterval(() => {
-      const left = Math.ceil(view.timeout_s - (performance.now() - began) / 1000);
+      const left = Math.ceil(view.timeout_s - spent());
       clock.textContent = say("rate.time_left", { seconds: Math.max(0, left) });
       if (left <= -1 && !sent) submit({ timeout: true });
     }, 250);
