@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from studio.speech import Float32, Int32, Sampling, VoicePrompt
+from studio.speech import Float32, Int32, Sampling, SpokenRow, VoicePrompt
 
 Clock = Callable[[], float]
 """Seconds from a monotonic clock; injected, never read globally."""
@@ -259,7 +259,7 @@ class KeepsSound(Protocol):
     """What a recorder of takes needs of a stream of speech: `engine.stream.SpeechStream`."""
 
     request_id: str
-    spoken: list[list[int]]
+    spoken: list[SpokenRow]
 
     def when_read(self, observer: Callable[[Float32], Awaitable[None]]) -> None:
         """Hand all of the sound to the observer once it was read, before the stream ends."""

@@ -111,8 +111,6 @@ class SynthesisRequest:
     sampling: Sampling = field(default_factory=Sampling)
     client: str = "local"
     """Whose turn it is in the fair queue: a session, an API key or an address."""
-    spoken: tuple[tuple[int, ...], ...] = ()
-    """Speech tokens of an earlier take, segment by segment: they are voiced again, and the LM is not asked."""
     mode: Mode = "zero_shot"
     instructions: str = ""
     """What mode instruct follows, as typed; the end-of-prompt mark is ours to append."""
@@ -132,11 +130,20 @@ class SynthesisRequest:
         return self.sampling.seed
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ConversionRequest:
-    """A clip's speech in another voice: its speech tokens, int32 [N], take the place of a speech LM's."""
+@dataclass(slots=True)
+class SpokenRow:
+    """Speech tokens that are voiced in one go, with the silence before and after their sound."""
 
-    speech_tokens: Int32
+    tokens: list[int]
+    pause_s: float = 0.0
+    pause_after_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VoicingRequest:
+    """Speech tokens that are there already, of another clip or of an earlier take, in a voice; no LM is asked."""
+
+    rows: tuple[SpokenRow, ...]
     voice: VoicePrompt
     seed: int = 0
     client: str = "local"

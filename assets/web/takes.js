@@ -56,12 +56,13 @@ class Takes {
   fail(error) { this.tell(error.told ?? say("status.lost")); }
 
   row(take) {
+    take.title = take.kind === "conversion" ? say("takes.converted") : take.text;
     const made = new Date(take.created_at * 1000).toLocaleString(document.documentElement.lang || undefined, { dateStyle: "medium", timeStyle: "short" });
     const about = [made, take.voice.name, say("takes.seconds", { seconds: take.seconds.toFixed(1) }), say("player.seed", { seed: take.seed })];
     const item = element("li", { class: "take" },
-      element("p", { class: "take-about" }, about.join(" · ")), element("p", { class: "take-text", dir: "auto" }, take.text));
+      element("p", { class: "take-about" }, about.join(" · ")), element("p", { class: "take-text", dir: "auto" }, take.title));
     item.dataset.take = take.id;
-    const named = (key) => ({ "aria-label": `${say(key)}: ${take.text.slice(0, 60)}` });
+    const named = (key) => ({ "aria-label": `${say(key)}: ${take.title.slice(0, 60)}` });
     const play = button(say("takes.play"), () => this.toggle(take, play), { class: "take-play", ...named("takes.play") });
     const sign = () => (take.starred ? "★" : "☆");
     const star = button(sign(), async () => {
@@ -115,7 +116,7 @@ class Takes {
     this.compared = box.checked ? [...without, take] : without;
     this.stop();
     this.comparison.show(this.compared);
-    this.tell(this.compared.length === 1 ? say("takes.compare_more") : this.compared.map((one, n) => `${nameOf(n)}: ${one.text.slice(0, 40)}`).join(" · "));
+    this.tell(this.compared.length === 1 ? say("takes.compare_more") : this.compared.map((one, n) => `${nameOf(n)}: ${one.title.slice(0, 40)}`).join(" · "));
   }
 
   async use(take) {

@@ -85,7 +85,7 @@ def summary(report: TakeReport, language: str) -> str:
     """The figures in one line."""
     words = report.word_error_ratio
     told = [
-        render("check.words_unheard", language)
+        render("check.words_unheard" if report.heard is None else "check.words_unknown", language)
         if words is None
         else render("check.words_wrong", language, percent=100 * words)
         if words
@@ -139,7 +139,7 @@ def checks_router(
             begun = []
             for _ in range(more.takes):
                 stream, synthesis = await speaking.begin_again(first)
-                begun.append((await streams.enter_async_context(stream), synthesis.sampling.seed))
+                begun.append((await streams.enter_async_context(stream), synthesis.seed))
             made = await or_leave(request, streams, _made(begun, takes, checks, client))
         return _choice([known, *made], language_of(request))
 
@@ -155,7 +155,7 @@ def checks_router(
             begun = []
             for one in body.bodies():
                 stream, synthesis = await speaking.begin(one, client)
-                begun.append((await streams.enter_async_context(stream), synthesis.sampling.seed))
+                begun.append((await streams.enter_async_context(stream), synthesis.seed))
             made = await or_leave(request, streams, _made(begun, takes, checks, client))
         return _choice(made, language_of(request))
 

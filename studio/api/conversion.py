@@ -3,34 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from typing import Annotated
 
 from fastapi import APIRouter, File, Form, Request, UploadFile
 from fastapi.responses import Response, StreamingResponse
 
-from studio.api.body import SEED_MAX, SpeechBody, format_of, voice_of
+from studio.api.body import SEED_MAX, SpeechBody, format_of
 from studio.api.clips import read_clip
-from studio.api.speech import MEDIA_TYPES, chunks_after, finish_or_leave, first_or_leave
+from studio.api.speaking import Speaking
+from studio.api.speech import MEDIA_TYPES, chunks_after, finish_or_leave, first_or_leave, or_leave
+from studio.audio.decode import ReferenceClip
 from studio.audio.encode import STREAMED_FORMATS, encode_file, encode_stream
 from studio.audio.retime import MAX_PITCH
-from studio.engine.engine import Engine
 from studio.errors import InvalidRequest
-from studio.library.prompts import VoicePrompts
-from studio.library.store import VoiceStore
 from studio.settings import Settings
-from studio.speech import SAMPLE_RATE_HZ, ConversionRequest, ServedModel
+from studio.speech import SAMPLE_RATE_HZ
 
 
-def conversion_router(
-    engine: Engine,
-    store: VoiceStore,
-    prompts: VoicePrompts,
-    settings: Settings,
-    model: ServedModel,
-    client_of: Callable[[Request], str],
-) -> APIRouter:
+def conversion_router(speaking: Speaking, settings: Settings, client_of: Callable[[Request], str]) -> APIRouter:
     router = APIRouter()
 
     @router.post("/v1/audio/conversions")
@@ -44,24 +36,19 @@ def conversion_router(
         pitch: Annotated[float, Form(ge=-MAX_PITCH, le=MAX_PITCH)] = 0.0,
     ) -> Response:
         """The clip of 1 to 30 s in the voice, streamed where the format can be."""
-        if "conversion" not in model.modes:
-            raise InvalidRequest("mode.model", param="voice", mode="conversion", modes=", ".join(model.modes))
-        body = SpeechBody(input="", voice=voice, response_format=response_format)
-        wanted, target = format_of(body), voice_of(body, store)
-        client = client_of(request)
-        engine.refuse_unless_ready()
-        engine.refuse_if_full(client)  # before the clip is encoded
-        clip = await read_clip(audio_sample, settings)
-        tokens = await prompts.speech_tokens_of(clip.samples, clip.sample_rate_hz)
-        asked = ConversionRequest(
-            tokens,
-            await prompts.of(target),
-            secrets.randbelow(SEED_MAX) if seed is None else seed,
-            client,
-            speed,
-            pitch,
+        modes = speaking.model.modes
+        if "conversion" not in modes:
+            raise InvalidRequest("mode.model", param="voice", mode="conversion", modes=", ".join(modes))
+        body = SpeechBody(
+            input="", voice=voice, response_format=response_format, seed=seed, speed=speed, pitch=pitch
         )
-        stream = await engine.convert(asked)
+        wanted = format_of(body)
+
+        async def clip() -> ReferenceClip:
+            return await read_clip(audio_sample, settings)
+
+        beginning = speaking.begin_conversion(body, clip, client_of(request))
+        stream, asked = await or_leave(request, AsyncExitStack(), beginning)
         headers = {"X-Request-Id": stream.request_id, "X-Seed": str(asked.seed), "Cache-Control": "no-store"}
         if wanted not in STREAMED_FORMATS:
             samples = await finish_or_leave(request, stream)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from dataclasses import replace
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, replace
 
 from studio.api.body import SpeechBody, new_seed, refuse_unmakeable, synthesis_of, voice_of, with_defaults
+from studio.audio.decode import ReferenceClip
 from studio.engine.engine import Engine
 from studio.engine.stream import SpeechStream
 from studio.errors import InvalidRequest
@@ -14,10 +15,26 @@ from studio.library.pronunciations import Pronunciations
 from studio.library.store import VoiceStore
 from studio.library.voice import Voice, is_unicode
 from studio.messages import render
-from studio.speech import SAMPLE_RATE_HZ, ServedModel, SynthesisRequest
-from studio.takes.recorder import TakeRecorder, request_again
+from studio.speech import SAMPLE_RATE_HZ, ServedModel, SpokenRow, SynthesisRequest, VoicingRequest
+from studio.takes.recorder import TakeRecorder, made_anew
 from studio.takes.store import Take
 from studio.text.arriving import up_to_a_blank
+
+
+@dataclass(slots=True)
+class Written:
+    """A text that arrived, as it was written and as it was read."""
+
+    text: str = ""
+    read_as: str = ""
+
+    def read(self, words: str) -> str:
+        self.read_as += words
+        return words
+
+    def of(self, request: SynthesisRequest) -> SynthesisRequest:
+        """The request as if the text had been there from the start."""
+        return replace(request, text=self.text, read_as="" if self.read_as == self.text else self.read_as)
 
 
 class Speaking:
@@ -86,19 +103,42 @@ class Speaking:
         self.engine.refuse_if_full(client)
         prompt = await self._prompts.of(voice)
         request = replace(synthesis_of(body, prompt, client, self.model), interleaved=interleaved)
-        return await self.engine.submit_arriving(request, self._respelled_words(pieces, voice.id)), request
+        written = Written()
+        stream = await self.engine.submit_arriving(request, self._respelled_words(pieces, voice.id, written))
+        self._takes.record(stream, request, voice, lambda: written.of(request))
+        return stream, request
 
-    async def _respelled_words(self, pieces: AsyncIterator[str], voice: str) -> AsyncIterator[str]:
+    async def _respelled_words(
+        self, pieces: AsyncIterator[str], voice: str, written: Written
+    ) -> AsyncIterator[str]:
         """Whole words as the voice is to read them, as soon as they are whole. Raises InvalidRequest as `begin`."""
-        waiting, characters = "", 0
+        waiting = ""
         async for piece in pieces:
-            characters += len(piece)
-            self._refuse_long(characters)
+            written.text += piece
+            self._refuse_long(len(written.text))
             ready, waiting = up_to_a_blank(waiting + piece)
             if ready:
-                yield self.respelled(ready, voice)
+                yield written.read(self.respelled(ready, voice))
         if waiting:
-            yield self.respelled(waiting, voice)
+            yield written.read(self.respelled(waiting, voice))
+
+    async def begin_conversion(
+        self, body: SpeechBody, clip: Callable[[], Awaitable[ReferenceClip]], client: str
+    ) -> tuple[SpeechStream, VoicingRequest]:
+        """As `begin`, for what a clip says, which is read once its turn has come. Raises what reading it does, too."""
+        voice = voice_of(body, self._store)
+        self.engine.refuse_unless_ready()
+        self.engine.refuse_if_full(client)
+        async with self.engine.encoder_turn(client):
+            found = await clip()
+            tokens = await self._prompts.speech_tokens_of(found.samples, found.sample_rate_hz)
+        rows = (SpokenRow(tokens.tolist()),)
+        seed = new_seed() if body.seed is None else body.seed
+        prompt = await self._prompts.of(voice)
+        request = VoicingRequest(rows, prompt, seed, client, body.speed, body.pitch)
+        stream = await self.engine.voice(request)
+        self._takes.record(stream, request, voice)
+        return stream, request
 
     async def begin(self, body: SpeechBody, client: str) -> tuple[SpeechStream, SynthesisRequest]:
         """Speech under way, which the caller must close, and what was asked of the engine.
@@ -113,17 +153,19 @@ class Speaking:
         self._takes.record(stream, request, voice)
         return stream, request
 
-    async def begin_again(self, take: Take) -> tuple[SpeechStream, SynthesisRequest]:
+    async def begin_again(self, take: Take) -> tuple[SpeechStream, SynthesisRequest | VoicingRequest]:
         """Another take of what made one, with a seed of its own; the caller must close it. Raises as `begin`.
 
         Raises InvalidRequest too if the voice's prompt is another by now.
         """
-        self.engine.check(self.respelled(take.text, take.voice))
+        self.engine.refuse_unless_ready()
         self.engine.refuse_if_full(take.client)
         voice = self._store.find(take.voice)
-        first = request_again(take, await self._prompts.of(voice))
-        request = replace(first, spoken=(), sampling=replace(first.sampling, seed=new_seed()))
-        stream = await self.engine.submit(request)
+        request = made_anew(take, await self._prompts.of(voice), new_seed())
+        if isinstance(request, VoicingRequest):
+            stream = await self.engine.voice(request)
+        else:
+            stream = await self.engine.submit(request)
         self._takes.record(stream, request, voice)
         return stream, request
 

@@ -35,7 +35,7 @@ async def speech_events(
         except StudioError as error:
             yield event("error", **error_body(error, language))
             return
-    spoken = sum(map(len, stream.spoken))
+    spoken = sum(len(row.tokens) for row in stream.spoken)
     usage = {
         "input_tokens": stream.text_ids,
         "output_tokens": spoken,

@@ -22,7 +22,7 @@ from studio.library.prompts import VoicePrompts
 from studio.library.store import VoiceStore
 from studio.speech import SAMPLE_RATE_HZ, Float32
 from studio.takes.card import HEAD_BYTES, Card, card_of, file_with_card, read_card
-from studio.takes.recorder import request_again
+from studio.takes.recorder import voiced_again
 from studio.takes.store import Take, TakeStore
 
 MEDIA_TYPES = {"wav": "audio/wav", "flac": "audio/flac", "opus": "audio/ogg", "mp3": "audio/mpeg"}
@@ -38,6 +38,7 @@ def wire(take: Take) -> dict[str, object]:
     return {
         "id": take.id,
         "created_at": round(take.created_s, 3),
+        "kind": "conversion" if take.is_conversion else "speech",
         "text": take.text,
         "voice": {"id": take.voice, "name": take.voice_name},
         "model": take.model,
@@ -159,9 +160,9 @@ def takes_router(
         """The stored speech tokens voiced again, as wav. X-Replay-Difference: from the kept sound, in 16-bit steps."""
         client = client_of(request)
         take = takes.find(client, take_id)
-        engine.check(take.text)
-        engine.refuse_if_full(client)
-        stream = await engine.submit(request_again(take, await prompts.of(voices.find(take.voice))))
+        engine.refuse_unless_ready()
+        engine.refuse_if_full(client)  # before a clip is encoded for it
+        stream = await engine.voice(voiced_again(take, await prompts.of(voices.find(take.voice))))
         async with stream:
             again = np.concatenate([chunk.samples async for chunk in stream])
         kept = await asyncio.to_thread(takes.samples, take)

@@ -130,7 +130,7 @@ def build_web(
     jobs = Jobs()
     app.include_router(speech_router(speaking, guard.client_of))
     app.include_router(arriving_router(speaking, guard.client_of, settings.listener_timeout_s))
-    app.include_router(conversion_router(engine, store, prompts, settings, model, guard.client_of))
+    app.include_router(conversion_router(speaking, settings, guard.client_of))
     app.include_router(jobs_router(speaking, jobs, guard.client_of))
     app.include_router(preview_router(speaking))
     app.include_router(pronunciations_router(pronunciations, store))

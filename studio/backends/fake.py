@@ -288,10 +288,15 @@ def word_ids(text: str) -> tuple[int, ...]:
 
 
 class FakePromptEncoder:
-    """A voice prompt of the right shape; equal clips and transcripts give equal keys. preset: by name."""
+    """A voice prompt of the right shape; equal clips and transcripts give equal keys. preset: by name.
+
+    `gate` holds clips back while it is cleared.
+    """
 
     def __init__(self) -> None:
         self.preset: dict[str, VoicePrompt] = {}
+        self.gate = asyncio.Event()
+        self.gate.set()
 
     async def presets(self) -> dict[str, VoicePrompt]:
         return self.preset
@@ -301,6 +306,7 @@ class FakePromptEncoder:
         return {"Saved upstream": voice_prompt("saved", prompt_text="")}
 
     async def encode(self, samples: Float32, sample_rate_hz: int, prompt_text: str) -> VoicePrompt:
+        await self.gate.wait()
         tokens = max(1, int(len(samples) / sample_rate_hz * TOKEN_RATE_HZ))
         key = f"{zlib.crc32(samples.tobytes()):08x}{zlib.crc32(prompt_text.encode()):08x}"
         return voice_prompt(key, tokens, prompt_text)

@@ -34,7 +34,7 @@ missing in likeness."""
 
 @dataclass(frozen=True, slots=True)
 class Sound:
-    """A take to check: float32 [n] at 24 kHz, what it should say, and what is said in its voice's clip."""
+    """A take to check: float32 [n] at 24 kHz, what it should say if that is known, and what its voice's clip says."""
 
     samples: Float32
     text: str
@@ -44,7 +44,10 @@ class Sound:
 
 @dataclass(frozen=True, slots=True)
 class TakeReport:
-    """What was found. heard, word_error_ratio: None without a recogniser; likeness: None without a clip."""
+    """What was found; None where it cannot be known.
+
+    heard needs a recogniser, word_error_ratio one and a text, likeness a clip.
+    """
 
     marks: tuple[Mark, ...]
     lufs: float
@@ -83,7 +86,7 @@ async def check_take(take: Sound, ears: Ears) -> TakeReport:
     likeness = await _likeness(take, ears)
     marks = [Mark("click", "amber", at, at + _CLICK_S) for at in clicks]
     ratio = None
-    if heard is not None:
+    if heard is not None and take.text.strip():
         mistakes, ratio = await asyncio.to_thread(_mistakes, take, heard)
         marks = sorted([*marks, *mistakes], key=lambda mark: mark.start_s)
     return TakeReport(

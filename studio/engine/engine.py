@@ -30,8 +30,8 @@ from studio.engine.sources import (
     TokenSource,
     arriving_segments,
     as_they_are,
+    of_rows,
     of_segments,
-    of_tokens,
     of_words,
 )
 from studio.engine.stats import EngineState, EngineStats, InFlight, Recorder, RequestSummary
@@ -40,13 +40,12 @@ from studio.engine.utterance import EngineParts, Utterance
 from studio.engine.voicing import Voicing
 from studio.errors import (
     EngineDraining,
-    InvalidRequest,
     RequestAborted,
     StudioError,
     SynthesisError,
 )
 from studio.protocols import Clock, SpeechLM, Token2Wav
-from studio.speech import SAMPLE_RATE_HZ, ConversionRequest, Segment, SynthesisRequest
+from studio.speech import SAMPLE_RATE_HZ, Segment, SynthesisRequest, VoicingRequest
 
 logger = logging.getLogger(__name__)
 
@@ -92,6 +91,7 @@ class Engine:
         self._recorder = Recorder()
         self._rates = Rates()
         self._admission = Admission(limits.max_running, limits.queue_size, limits.max_per_client)
+        self._encoding = Admission(1, limits.queue_size, limits.max_per_client)
         self._voicing = Voicing(token2wav, RowScheduler(limits.max_batch_rows), clock, self._recorder.stepped)
         self._parts = EngineParts(
             self._voicing, clock, sleep, limits.max_ahead_s, limits.listener_timeout_s, silent_tokens
@@ -122,8 +122,6 @@ class Engine:
         with self._entered(request.client, urgent=request.quality == "fast") as ticket:
             # Grammars take up to a second for a long text; the loop must go on voicing others meanwhile.
             segments = await asyncio.to_thread(self._text.segments, text)
-            if request.spoken and len(request.spoken) != len(segments):
-                raise InvalidRequest("take.other_segments", param="take")
             text_ids = sum(len(segment.token_ids) for segment in segments)
             choice = self._outlook.choice(request, text_ids)
             sources = of_segments(await self._asking(request, choice), as_they_are(segments))
@@ -145,11 +143,11 @@ class Engine:
                 sources = of_segments(asking, arriving_segments(self._text, pieces))
             return self._begin(request, sources, ticket, choice, None)
 
-    async def convert(self, request: ConversionRequest) -> SpeechStream:
-        """Begin to say what another clip says. Raises EngineNotReady, EngineDraining, QueueFull."""
+    async def voice(self, request: VoicingRequest) -> SpeechStream:
+        """Begin to voice speech tokens that are there already. Raises EngineNotReady, EngineDraining, QueueFull."""
         self.refuse_unless_ready()
         with self._entered(request.client) as ticket:
-            sources = of_tokens(request.speech_tokens.tolist())
+            sources = of_rows(request.rows)
             return self._begin(request, sources, ticket, Choice("balanced", "quality.usual"), 0)
 
     @contextlib.contextmanager
@@ -168,7 +166,7 @@ class Engine:
 
     def _begin(
         self,
-        request: SynthesisRequest | ConversionRequest,
+        request: SynthesisRequest | VoicingRequest,
         sources: AsyncIterator[TokenSource],
         ticket: Ticket,
         choice: Choice,
@@ -214,6 +212,21 @@ class Engine:
         """Refuse a client that submit would refuse now for want of a place. Raises QueueFull, EngineDraining."""
         self._admission.refuse_if_full(client)
 
+    @contextlib.asynccontextmanager
+    async def encoder_turn(self, client: str) -> AsyncIterator[None]:
+        """A client's turn to encode a clip that is kept nowhere; the line is bounded as that of requests.
+
+        Raises: QueueFull, EngineDraining.
+        """
+        ticket = self._encoding.enter(uuid.uuid4().hex[:16], client)
+        try:
+            await ticket.turn()
+            began_s = self._parts.clock()
+            yield
+            self._encoding.measured(self._parts.clock() - began_s)
+        finally:
+            ticket.leave()
+
     def progress(self, request_id: str) -> Progress | None:
         """Where a request stands that has made no sound yet; None once it has, or has ended."""
         return self._outlook.progress(request_id)
@@ -236,6 +249,7 @@ class Engine:
     def limit(self, limits: EngineLimits) -> None:
         """Other limits from now on, but for those of a listener, which hold from a request's begin."""
         self._admission.limit(limits.max_running, limits.queue_size, limits.max_per_client)
+        self._encoding.limit(1, limits.queue_size, limits.max_per_client)
         self._voicing.scheduler.max_batch_rows = limits.max_batch_rows
 
     async def hold(self, *, abort: bool) -> None:
@@ -288,6 +302,7 @@ class Engine:
         """Refuse new requests and let the present ones end; those that take longer are ended with an error."""
         self._crew.draining = True
         self._admission.drain()
+        self._encoding.drain()
         if tasks := [asyncio.create_task(u.ended()) for u in self._utterances.values()]:
             await asyncio.wait(tasks, timeout=timeout_s)
 
@@ -295,6 +310,7 @@ class Engine:
         """End everything: requests are told, workers stop."""
         self._crew.draining = True
         self._admission.drain()
+        self._encoding.drain()
         utterances = list(self._utterances.values())
         self._fail_all(EngineDraining("engine.draining"))
         await asyncio.gather(*(u.ended() for u in utterances))

@@ -16,7 +16,7 @@ from studio.engine.interleaving import Interleaving
 from studio.engine.quality import Effort
 from studio.errors import InvalidRequest
 from studio.protocols import LmPrompt, LmTurn, SpeechLM
-from studio.speech import Int32, Sampling, Segment, SynthesisRequest
+from studio.speech import Int32, Sampling, Segment, SpokenRow, SynthesisRequest
 from studio.text.arriving import whole_sentences, whole_words
 from studio.text.normalize import only_marks
 from studio.text.segment import SegmentLimits
@@ -101,10 +101,10 @@ class Asking:
 
 
 async def of_segments(asking: Asking, segments: AsyncIterator[Segment]) -> AsyncIterator[TokenSource]:
-    """A row for each segment; tokens that the request brings along take the LM's place."""
-    number, spoken = 0, asking.request.spoken
+    """A row for each segment."""
+    number = 0
     async for segment in segments:
-        yield TokenSource(segment, _given(spoken[number]) if spoken else asking.speak(segment, number))
+        yield TokenSource(segment, asking.speak(segment, number))
         number += 1
 
 
@@ -142,9 +142,10 @@ async def _speak_turn(asking: Asking, turn: LmTurn, number: int, row_id: str, of
     return drawn
 
 
-async def of_tokens(tokens: Sequence[int]) -> AsyncIterator[TokenSource]:
-    """One row of tokens that are there already; no LM is asked."""
-    yield TokenSource(NO_TEXT, _given(tokens))
+async def of_rows(rows: Sequence[SpokenRow]) -> AsyncIterator[TokenSource]:
+    """Rows of tokens that are there already; no LM is asked."""
+    for row in rows:
+        yield TokenSource(Segment("", (), row.pause_s, row.pause_after_s), _given(row.tokens))
 
 
 def _given(tokens: Sequence[int]) -> Speak:

@@ -11,7 +11,7 @@ import numpy as np
 
 from studio.engine.quality import Choice
 from studio.errors import RequestAborted, StudioError
-from studio.speech import SAMPLE_RATE_HZ, AudioChunk, Float32
+from studio.speech import SAMPLE_RATE_HZ, AudioChunk, Float32, SpokenRow
 
 
 class SpeechStream:
@@ -27,8 +27,8 @@ class SpeechStream:
         self.request_id = request_id
         self.prebuffer_s = 0.0
         """Seconds of sound that a player should hold before it starts, by the rates measured lately."""
-        self.spoken: list[list[int]] = []
-        """Speech tokens so far, segment by segment; with the same request they make the same sound again."""
+        self.spoken: list[SpokenRow] = []
+        """What was spoken so far, row by row; voiced with the same voice and seed it is the same sound again."""
         self.text_ids = 0
         """Ids of the text that the speech LM reads."""
         self.choice = Choice("balanced", "quality.asked")

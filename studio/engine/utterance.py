@@ -24,7 +24,7 @@ from studio.engine.stream import SpeechStream
 from studio.engine.voicing import Row, Voicing
 from studio.errors import RequestAborted, StudioError, SynthesisError
 from studio.protocols import Clock
-from studio.speech import SAMPLE_RATE_HZ, ConversionRequest, Float32, Segment, SynthesisRequest
+from studio.speech import SAMPLE_RATE_HZ, Float32, Segment, SpokenRow, SynthesisRequest, VoicingRequest
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ ARRIVAL_JITTER_S = 0.1
 SEGMENTS_AHEAD = 1
 """Segments whose tokens may be made before the one being heard has ended."""
 
-_Rows = asyncio.Queue[tuple[Row, Segment] | None]
+_Rows = asyncio.Queue[tuple[Row, SpokenRow] | None]
 """Rows in the order they are heard, None after the last."""
 
 
@@ -66,7 +66,7 @@ class Utterance:
     def __init__(
         self,
         parts: EngineParts,
-        request: SynthesisRequest | ConversionRequest,
+        request: SynthesisRequest | VoicingRequest,
         sources: AsyncIterator[TokenSource],
         ticket: Ticket,
         choice: Choice,
@@ -178,37 +178,39 @@ class Utterance:
         async with aclosing(self._sources):  # type: ignore[type-var]
             async for source in self._sources:
                 await ahead.acquire()
-                row = self._new_row(source.segment)
-                rows.put_nowait((row, source.segment))
+                row, spoken = self._new_row(source.segment)
+                rows.put_nowait((row, spoken))
                 silences = Silences(self._parts.silent_tokens)
-                await source.speak(row.row_id, partial(self._spoken, row, self.stream.spoken[-1], silences))
+                await source.speak(row.row_id, partial(self._spoken, row, spoken, silences))
         rows.put_nowait(None)
 
-    def _new_row(self, segment: Segment) -> Row:
-        row = Row(self._parts.voicing, f"{self.request_id}.{len(self.stream.spoken)}", self._playback)
-        self.stream.spoken.append([])
+    def _new_row(self, segment: Segment) -> tuple[Row, SpokenRow]:
+        number = len(self.stream.spoken)
+        row = Row(self._parts.voicing, f"{self.request_id}.{number}", self._playback)
+        spoken = SpokenRow([], pause_before_s(segment, number), segment.pause_after_s)
+        self.stream.spoken.append(spoken)
         self._characters += len(segment.text)
         if not self._text_is_whole:
             self.text_ids += len(segment.token_ids)
             self.stream.text_ids = self.text_ids
-        return row
+        return row, spoken
 
     def _spoken(
-        self, row: Row, so_far: list[int], silences: Silences, tokens: Sequence[int], final: bool
+        self, row: Row, spoken: SpokenRow, silences: Silences, tokens: Sequence[int], final: bool
     ) -> None:
         tokens = silences.shortened(tokens)
         self.tokens += len(tokens)
         if tokens and self._first_token_s is None:
             self._first_token_s = self._parts.clock()
-        so_far.extend(tokens)
+        spoken.tokens.extend(tokens)
         row.offer(tokens, final)
 
     async def _voice(self, rows: _Rows, ahead: asyncio.Semaphore) -> None:
         number = 0
         while (voiced := await rows.get()) is not None:
-            row, segment = voiced
+            row, spoken = voiced
             retime = Retime(self._request.speed, self._request.pitch)
-            silence = silence_of(pause_before_s(segment, number))
+            silence = silence_of(spoken.pause_s)
 
             def on_samples(samples: Float32, retime: Retime = retime) -> None:
                 nonlocal silence
@@ -218,7 +220,7 @@ class Utterance:
 
             await row.voice(self._request.voice, (self._request.seed + number) % SEEDS, on_samples)
             self._hand_over(retime.finish())
-            self._hand_over(silence_of(segment.pause_after_s))
+            self._hand_over(silence_of(spoken.pause_after_s))
             ahead.release()
             number += 1
 

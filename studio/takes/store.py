@@ -9,7 +9,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,10 +19,12 @@ from studio.audio.encode import to_pcm
 from studio.audio.loudness import loudness_of
 from studio.database import open_database
 from studio.errors import ClientError, NotFound
-from studio.speech import SAMPLE_RATE_HZ, Float32
+from studio.speech import SAMPLE_RATE_HZ, Float32, SpokenRow
 
 SCHEMA = Path(__file__).with_name("schema")
 PAGE_TAKES = 50
+CONVERSION = "conversion"
+"""The mode of a take that was no text: a clip that was said by another voice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,10 @@ class Take:
     size_bytes: int
     starred: int
     line: str
+
+    @property
+    def is_conversion(self) -> bool:
+        return bool(json.loads(self.request).get("mode") == CONVERSION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +92,7 @@ class TakeStore:
         take_id: str,
         client: str,
         samples: Float32,
-        spoken: Sequence[Sequence[int]],
+        spoken: Sequence[SpokenRow],
         request: dict[str, object],
         *,
         voice: str,
@@ -99,7 +105,7 @@ class TakeStore:
 
         Raises: ClientError take.no_room when even without the takes that may be forgotten there is no room.
         """
-        tokens = json.dumps(spoken, separators=(",", ":"))
+        tokens = json.dumps([asdict(row) for row in spoken], separators=(",", ":"))
         loudness = loudness_of(samples, SAMPLE_RATE_HZ)
         with self._written(samples) as partial:
             size_bytes = partial.stat().st_size + len(tokens)

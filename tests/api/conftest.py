@@ -130,6 +130,7 @@ class Service:
     clock: WallClock
     office: Office
     ears: ScriptedEars
+    encoder: FakePromptEncoder
 
     def in_loop(self, function: Callable[[], object]) -> None:
         """Run in the service's event loop and wait for it."""
@@ -179,7 +180,8 @@ def serve(
     lm, token2wav, worker = ScriptedSpeechLM(), SineToken2Wav(), ScriptedWorker("lm")
     engine = Engine(lm, token2wav, WordFrontend(), limits or EngineLimits(), workers=(worker,))
     store = VoiceStore(settings.folder("library"), settings.max_voices)
-    prompts = VoicePrompts(store, FakePromptEncoder(), settings.folder("prompts"), "fake")
+    encoder = FakePromptEncoder()
+    prompts = VoicePrompts(store, encoder, settings.folder("prompts"), "fake")
     ears, clock = ScriptedEars(), WallClock()
     model = ServedModel("fake-model")
 
@@ -205,7 +207,7 @@ def serve(
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     # The socket listens already, so this waits in its backlog until the service answers.
     httpx.get(f"{url}/health", timeout=60)
-    return Service(url, app, engine, lm, token2wav, worker, store, loops[0], clock, office, ears)
+    return Service(url, app, engine, lm, token2wav, worker, store, loops[0], clock, office, ears, encoder)
 
 
 def stop(running: list[tuple[uvicorn.Server, threading.Thread]]) -> None:

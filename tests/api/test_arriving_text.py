@@ -20,8 +20,9 @@ SENTENCES = ("This sentence is whole and long enough to be said. ", "And so is t
 
 
 @contextmanager
-def session(service: Service, **config: Any) -> Iterator[ClientConnection]:
-    with connect(service.url.replace("http", "ws") + "/v1/audio/speech/stream") as socket:
+def session(service: Service, cookie: str = "", **config: Any) -> Iterator[ClientConnection]:
+    url = service.url.replace("http", "ws") + "/v1/audio/speech/stream"
+    with connect(url, additional_headers={"Cookie": cookie} if cookie else None) as socket:
         socket.send(json.dumps({"type": "session.config", "voice": "Ada", **config}))
         yield socket
 

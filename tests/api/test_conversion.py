@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -10,8 +12,12 @@ import numpy as np
 import pytest
 import soundfile
 
+from studio.api.guard import SESSION_COOKIE, new_session
+from studio.engine.engine import EngineLimits
 from studio.speech import SAMPLES_PER_TOKEN
-from tests.api.conftest import Service, clip_bytes
+from tests.api.conftest import Service, Start, clip_bytes
+
+SESSIONS = {name: new_session("") for name in ("one", "two", "three")}
 
 
 def convert(service: Service, clip: bytes | None = None, **fields: Any) -> httpx.Response:
@@ -68,3 +74,65 @@ def test_models_says_what_is_honoured(service: Service) -> None:
     (model,) = httpx.get(f"{service.url}/v1/models").json()["data"]
     assert {"zero_shot", "instruct", "conversion"} <= set(model["modes"])
     assert "[laughter]" in model["sound_tags"] and model["interleaved_text"] is True
+
+
+@pytest.fixture
+def held(start_service: Start) -> Iterator[Service]:
+    """A service with one place to wait, whose encoder holds back what it is given."""
+    service = start_service(limits=EngineLimits(queue_size=1, max_per_client=2))
+    service.in_loop(service.forget)
+    service.in_loop(service.encoder.gate.clear)
+    yield service
+    service.in_loop(service.encoder.gate.set)
+
+
+async def asked(service: Service, client: str) -> httpx.Response:
+    """A conversion for the browser of that name."""
+    files, cookies = {"audio_sample": clip_bytes(3.0)}, {SESSION_COOKIE: SESSIONS[client]}
+    async with httpx.AsyncClient(base_url=service.url, timeout=60, cookies=cookies) as http:
+        return await http.post("/v1/audio/conversions", data={"voice": "Ada"}, files=files)
+
+
+async def until_waiting(service: Service, running: int, waiting: int) -> None:
+    line = service.engine._encoding
+    await asyncio.to_thread(service.until, lambda: (line.running, line.waiting) == (running, waiting))
+
+
+async def test_conversions_that_find_no_place_at_the_encoder_are_refused_with_when_to_come_back(held: Service) -> None:
+    first = asyncio.create_task(asked(held, "one"))
+    await until_waiting(held, 1, 0)
+    second = asyncio.create_task(asked(held, "two"))
+    await until_waiting(held, 1, 1)
+    refused = await asked(held, "three")
+    assert refused.status_code == 429 and int(refused.headers["Retry-After"]) >= 1
+    error = refused.json()["error"]
+    assert (error["type"], error["code"]) == ("rate_limit_error", "queue_full")
+    assert error["message"].startswith("All places are taken (1 waiting). Try again in about")
+    held.in_loop(held.encoder.gate.set)
+    assert [(await reply).status_code for reply in (first, second)] == [200, 200]
+    assert (await asked(held, "three")).status_code == 200
+
+
+async def test_one_client_takes_not_all_places_at_the_encoder(start_service: Start) -> None:
+    service = start_service(limits=EngineLimits(queue_size=10, max_per_client=2))
+    service.in_loop(service.forget)
+    service.in_loop(service.encoder.gate.clear)
+    mine = [asyncio.create_task(asked(service, "one")) for _ in range(2)]
+    await until_waiting(service, 1, 1)
+    refused = await asked(service, "one")
+    assert refused.status_code == 429 and "You have 2 requests" in refused.json()["error"]["message"]
+    other = asyncio.create_task(asked(service, "two"))
+    await until_waiting(service, 1, 2)
+    service.in_loop(service.encoder.gate.set)
+    assert {(await reply).status_code for reply in (*mine, other)} == {200}
+
+
+async def test_who_leaves_the_line_at_the_encoder_gives_the_place_back(held: Service) -> None:
+    first = asyncio.create_task(asked(held, "one"))
+    await until_waiting(held, 1, 0)
+    second = asyncio.create_task(asked(held, "two"))
+    await until_waiting(held, 1, 1)
+    second.cancel()
+    await until_waiting(held, 1, 0)
+    held.in_loop(held.encoder.gate.set)
+    assert (await first).status_code == 200

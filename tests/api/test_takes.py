@@ -13,7 +13,8 @@ import soundfile
 from studio.backends.fake import Raise, Say
 from studio.errors import SpeechLMError
 from studio.takes.card import read_card
-from tests.api.conftest import Service, Start
+from tests.api.conftest import Service, Start, clip_bytes
+from tests.api.test_arriving_text import heard, session, told, write
 
 
 @pytest.fixture
@@ -85,6 +86,64 @@ def test_takes_exact_replay_from_stored_tokens(service: Service, http: httpx.Cli
     sound = [soundfile.read(io.BytesIO(data), dtype="int16")[0] for data in (kept, again.content)]
     assert np.array_equal(*sound) and len(service.lm.prompts) == asked
     assert listed(http) == ["one two three"]  # a replay is no new take
+
+
+def test_converted_clip_is_a_take_with_exact_replay_and_its_settings_in_files(http: httpx.Client) -> None:
+    form = {"voice": "Ada", "seed": 6, "speed": 1.5, "pitch": -2, "response_format": "pcm"}
+    reply = http.post("/v1/audio/conversions", data=form, files={"audio_sample": clip_bytes(3.0)})
+    take = http.get(f"/v1/audio/takes/{reply.headers['X-Request-Id']}").json()
+    assert (take["kind"], take["text"], take["seed"], take["voice"]["name"]) == ("conversion", "", 6, "Ada")
+    file = http.get(f"/v1/audio/takes/{take['id']}/audio").content
+    heard = np.frombuffer(reply.content, "<i2")
+    assert np.array_equal(soundfile.read(io.BytesIO(file), dtype="int16")[0], heard)
+    again = http.post(f"/v1/audio/takes/{take['id']}/replay")
+    assert again.status_code == 200 and again.headers["X-Replay-Difference"] == "0"
+    beside = http.get(f"/v1/audio/takes/{take['id']}/settings").json()
+    kept = {"text": "", "mode": "conversion", "sampling": {"seed": 6}, "speed": 1.5, "pitch": -2.0}
+    assert read_card(file)["request"] == beside["request"] == kept
+
+
+def test_more_takes_of_a_converted_clip_are_converted_with_other_seeds(service: Service, http: httpx.Client) -> None:
+    reply = http.post("/v1/audio/conversions", data={"voice": "Ada"}, files={"audio_sample": clip_bytes(3.0)})
+    service.ears.enqueue("what the clip says", "what the clip says")
+    found = http.post(f"/v1/audio/takes/{reply.headers['X-Request-Id']}/best", json={"takes": 1}).json()
+    assert len({take["seed"] for take in found["takes"]}) == 2 and not service.lm.prompts
+    assert all("a converted clip has no text" in take["summary"] for take in found["takes"])
+    assert not any(take["marks"] for take in found["takes"])
+    kinds = [take["kind"] for take in http.get("/v1/audio/takes").json()["data"]]
+    assert kinds == ["conversion", "conversion"]
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_text_that_arrived_in_parts_is_a_take_with_exact_replay(
+    service: Service, http: httpx.Client, interleaved: bool
+) -> None:
+    word = http.post("/v1/audio/pronunciations", json={"word": "second", "said": "seconnd"}).json()
+    parts = ["The first sentence is whole and long enough. [pause 0.5s]", " And the sec", "ond one ends the text. "]
+    config = {"seed": 8, "speed": 1.25, "interleaved": interleaved}
+    with session(service, f"studio_session={http.cookies['studio_session']}", **config) as socket:
+        for text in (*parts, None):
+            write(socket, text)
+        messages, _ = heard(socket)
+    http.delete(f"/v1/audio/pronunciations/{word['id']}")
+    [take] = http.get("/v1/audio/takes").json()["data"]
+    assert (take["text"], take["seed"], take["kind"]) == ("".join(parts), 8, "speech")
+    assert take["id"] == messages[0]["request_id"] and take["request"]["interleaved"] is interleaved
+    assert "seconnd" in take["request"]["read_as"]
+    file = http.get(f"/v1/audio/takes/{take['id']}/audio").content
+    sound = np.frombuffer(b"".join(m for m in messages if isinstance(m, bytes)), "<i2")
+    assert np.array_equal(soundfile.read(io.BytesIO(file), dtype="int16")[0], sound)
+    assert read_card(file)["request"] == take["request"]
+    again = http.post(f"/v1/audio/takes/{take['id']}/replay")
+    assert again.status_code == 200 and again.headers["X-Replay-Difference"] == "0"
+
+
+def test_text_that_never_ended_leaves_no_take(service: Service, http: httpx.Client) -> None:
+    with session(service, f"studio_session={http.cookies['studio_session']}") as socket:
+        write(socket, "This sentence is whole and long enough. And")
+        told(socket)
+    service.until(service.is_idle)
+    assert listed(http) == []
 
 
 def test_replay_with_a_voice_that_is_gone_says_so_and_the_sound_stays(service: Service, http: httpx.Client) -> None:

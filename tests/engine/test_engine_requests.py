@@ -13,11 +13,11 @@ import pytest
 from studio.audio.stretch import stretched_samples
 from studio.backends.fake import Finish, Raise, Say, WaitFor, WordFrontend, pitch_hz, sine, voice_prompt
 from studio.engine.rates import LEAST_PREBUFFER_S
+from studio.engine.utterance import SEGMENT_PAUSE_S
 from studio.errors import (
     EngineDead,
     EngineDraining,
     EngineNotReady,
-    InvalidRequest,
     NoSpeech,
     QueueFull,
     RequestAborted,
@@ -27,7 +27,7 @@ from studio.errors import (
     SynthesisError,
     Token2WavError,
 )
-from studio.speech import Segment
+from studio.speech import Segment, VoicingRequest
 from tests.engine.conftest import Stage, read_all
 
 PAUSE_SAMPLES = 3600
@@ -431,15 +431,10 @@ async def test_player_holds_more_when_the_studio_was_slower_than_real_time(stage
 async def test_spoken_tokens_are_voiced_again_without_the_speech_lm(stage: Stage) -> None:
     for tokens in (40, 30):
         stage.lm.enqueue(Say(tokens), Finish())
-    first = await stage.submit("one two. three four")
+    first = await stage.submit("one two. three four", speed=1.2)
     samples = await read_all(first)
     asked = len(stage.lm.prompts)
-    again = await stage.submit("one two. three four", spoken=tuple(map(tuple, first.spoken)))
+    again = await stage.engine.voice(VoicingRequest(tuple(first.spoken), voice_prompt("anna"), speed=1.2))
     assert np.array_equal(await read_all(again), samples)
     assert again.spoken == first.spoken and len(stage.lm.prompts) == asked == 2
-
-
-async def test_spoken_tokens_of_other_segments_are_refused(stage: Stage) -> None:
-    with pytest.raises(InvalidRequest, match="segments"):
-        await stage.submit("one two. three four", spoken=((1, 2, 3),))
-    assert stage.engine.state().running == 0
+    assert [row.pause_s for row in first.spoken] == [0.0, SEGMENT_PAUSE_S]

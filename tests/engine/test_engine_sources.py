@@ -11,7 +11,7 @@ import pytest
 from studio.backends.fake import Finish, Say, voice_prompt
 from studio.errors import InvalidRequest
 from studio.protocols import LmPrompt, LmTurn
-from studio.speech import SAMPLES_PER_TOKEN, ConversionRequest, Sampling, SynthesisRequest
+from studio.speech import SAMPLES_PER_TOKEN, Sampling, SpokenRow, SynthesisRequest, VoicingRequest
 from tests.engine.conftest import Stage, read_all
 
 
@@ -113,7 +113,7 @@ async def test_who_leaves_while_text_arrives_frees_everything(stage: Stage) -> N
 
 async def test_conversion_voices_the_clip_s_tokens_and_asks_no_lm(stage: Stage) -> None:
     tokens = np.arange(60, dtype=np.int32)
-    stream = await stage.engine.convert(ConversionRequest(tokens, voice_prompt("anna")))
+    stream = await stage.engine.voice(VoicingRequest((SpokenRow(tokens.tolist()),), voice_prompt("anna")))
     samples = await read_all(stream)
     assert len(samples) == 60 * SAMPLES_PER_TOKEN
     assert not stage.lm.prompts

@@ -1,5 +1,6 @@
 """Takes survive a restart, belong to one client each, are found by words, and make room for newer ones."""
 
+import json
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -9,10 +10,12 @@ import pytest
 import soundfile
 
 from studio.errors import ClientError, NotFound
-from studio.takes.store import Take, TakeStore
+from studio.speech import SpokenRow
+from studio.takes.store import SCHEMA, Take, TakeStore
 
 NOISE = (0.2 * np.random.default_rng(1).standard_normal(24_000)).clip(-1, 1).astype(np.float32)
 """A second that FLAC cannot make small: some 45 KB."""
+SPOKEN = [SpokenRow([1, 2]), SpokenRow([3], 0.15, 2.0)]
 Keep = Callable[..., Take]
 
 
@@ -27,7 +30,7 @@ def keep(store: TakeStore) -> Keep:
     def keep_one(take_id: str, client: str = "ada", text: str = "hello", voice: str = "Clara", line: str = "") -> Take:
         request = {"text": text, "sampling": {"seed": 7}}
         about = {"voice": "v1", "voice_name": voice, "voice_key": "k", "model": "m"}
-        return store.add(take_id, client, NOISE, [[1, 2], [3]], request, **about, line=line)
+        return store.add(take_id, client, NOISE, SPOKEN, request, **about, line=line)
 
     return keep_one
 
@@ -41,8 +44,20 @@ def test_take_is_there_after_a_restart_sound_tokens_and_all(store: TakeStore, ke
     store.close()
     again = TakeStore(tmp_path, max_mb=0.2)
     assert again.find("ada", "a") == made
-    assert (made.seed, made.spoken, made.audio_s) == (7, "[[1,2],[3]]", 1.0)
+    assert (made.seed, made.audio_s) == (7, 1.0)
+    assert [SpokenRow(**row) for row in json.loads(made.spoken)] == SPOKEN
     assert np.abs(again.samples(made) - NOISE).max() < 1e-4
+
+
+def test_tokens_of_a_take_from_before_pauses_were_kept_have_the_usual_ones(tmp_path: Path) -> None:
+    old = sqlite3.connect(tmp_path / "takes.sqlite")
+    old.executescript(f"{(SCHEMA / '0001.sql').read_text()}; PRAGMA user_version = 1;")
+    about = ("a", "ada", 1.0, "v1", "Clara", "k", "m", "{}", "hello", 7, "[[1,2],[3]]", 1.0, -20.0, -3.0, 9, 0, "")
+    old.execute(f"INSERT INTO take VALUES ({', '.join('?' * len(about))})", about)
+    old.commit()
+    old.close()
+    spoken = json.loads(TakeStore(tmp_path, max_mb=0.2).find("ada", "a").spoken)
+    assert [SpokenRow(**row) for row in spoken] == [SpokenRow([1, 2]), SpokenRow([3], 0.15)]
 
 
 def test_nobody_finds_stars_or_deletes_the_take_of_another(store: TakeStore, keep: Keep) -> None:
