@@ -1,8 +1,10 @@
-// How it is spoken: speed, quality, seed, sampling, and what the loaded model honours beside; nothing else is offered.
+// How it is spoken: speed, pitch, quality, seed, sampling, and what the loaded model honours beside; nothing else is offered.
+import { showOutputs } from "./form.js";
 import { ask, loaded, say, sayIn } from "./page.js";
 import { offerSounds } from "./preview.js";
 
 const SAMPLING = ["temperature", "top_p", "top_k", "repetition_window"];
+const SLIDERS = { speed: { plain: 1, step: 0.05 }, pitch: { plain: 0, step: 0.5 } };
 const PLAIN_SPEED = [0.8, 1.25]; // beyond, it is heard that speech was made faster or slower
 let root = null;
 let onChange = () => {};
@@ -15,11 +17,11 @@ export async function mountOptions(place) {
   await loaded;
   root = place;
   sayIn(root);
-  field("speed").addEventListener("input", () => { showSpeed(); onChange(); });
+  for (const name in SLIDERS) field(name).addEventListener("input", () => moved(name));
   // Locking keeps the take that was heard last; unlocking draws a new one each time.
   seedLock().addEventListener("change", ({ target }) => setSeed(target.checked ? seedField().value || lastSeed : ""));
   field("mode").addEventListener("change", showInstructions);
-  showSpeed();
+  showSliders();
   offer((await (await ask("v1/models")).json()).data[0]);
   root.dataset.state = "ready";
 }
@@ -41,11 +43,27 @@ function showInstructions() {
   root.querySelector("#instructions").hidden = !honoured || !["", "instruct"].includes(field("mode").value);
 }
 
-function showSpeed() {
-  const speed = Number(field("speed").value);
-  root.querySelector("#speed output").textContent = `${speed.toFixed(2)}×`;
-  field("speed").setAttribute("aria-valuetext", `${speed.toFixed(2)}×`);
-  root.querySelector("[data-part=speed-hint]").hidden = speed >= PLAIN_SPEED[0] && speed <= PLAIN_SPEED[1];
+function showSliders() {
+  showOutputs(root);
+  root.querySelector("[data-part=speed-hint]").hidden = speed() >= PLAIN_SPEED[0] && speed() <= PLAIN_SPEED[1];
+}
+
+// A slider that nobody has set leaves it to the voice.
+function moved(name) {
+  field(name).step = SLIDERS[name].step;
+  field(name).dataset.named = "true";
+  showSliders();
+  onChange();
+}
+
+// A value that was asked for elsewhere may lie between the steps of a slider, or beyond its ends.
+function setSlider(name, value) {
+  const input = field(name);
+  input.step = "any";
+  input.min = Math.min(input.min, value);
+  input.max = Math.max(input.max, value);
+  input.value = value;
+  input.dataset.named = "true";
 }
 
 function setSeed(seed) {
@@ -62,7 +80,7 @@ export const transport = () => root?.querySelector("[name=transport]").value ?? 
 export function readOptions() {
   if (!root) return {};
   const body = { quality: field("quality").value };
-  if (speed() !== 1 || root.dataset.speedNamed) body.speed = speed();
+  for (const name in SLIDERS) if (field(name).dataset.named) body[name] = Number(field(name).value);
   for (const name of SAMPLING) if (field(name).value !== "") body[name] = Number(field(name).value);
   if (field("mode").value) body.mode = field("mode").value;
   const instructions = root.querySelector("#instructions");
@@ -73,15 +91,14 @@ export function readOptions() {
 // The options of an earlier request, as a take keeps it.
 export function fillOptions(request) {
   if (!root) return;
-  field("speed").value = request.speed ?? 1;
-  root.dataset.speedNamed = "true";
+  for (const name in SLIDERS) setSlider(name, Number.isFinite(request[name]) ? request[name] : SLIDERS[name].plain);
   field("quality").value = request.quality ?? "auto";
   const sampling = { ...request.sampling, repetition_window: request.sampling?.window };
   for (const name of SAMPLING) field(name).value = sampling[name] ?? "";
   field("mode").value = request.mode ?? "";
   if (!field("mode").value) field("mode").value = "";
   field("instructions").value = request.instructions ?? "";
-  showSpeed();
+  showSliders();
   showInstructions();
   if (sampling.seed !== undefined) { seedLock().checked = true; setSeed(sampling.seed); }
 }

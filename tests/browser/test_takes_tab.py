@@ -9,10 +9,11 @@ from urllib.parse import urljoin
 import pytest
 from playwright.sync_api import Locator, expect
 
-from tests.api.conftest import Service
+from tests.api.conftest import Service, clip_bytes
 from tests.browser.conftest import PHONE, OpenPage
 from tests.browser.studio_page import StudioPage
 from tests.browser.test_page import GRADIOS_OWN, faults
+from tests.browser.test_speak import bodies
 
 
 def open_takes(page: StudioPage) -> Locator:
@@ -130,7 +131,7 @@ def test_file_with_settings_that_is_dropped_on_the_page_restores_the_form(
     open_on_fakes: OpenPage, tmp_path: Path, form: str
 ) -> None:
     page = open_on_fakes()
-    spoken(page, "“Remember me”, 你好", voice="Bob", seed=4711)
+    spoken(page, "“Remember me”, 你好", voice="Bob", seed=4711, speed=0.83, pitch=-1.25)
     takes = open_takes(page)
     takes.locator(".take-files summary").click()
     with page.page.expect_download() as download:
@@ -144,6 +145,12 @@ def test_file_with_settings_that_is_dropped_on_the_page_restores_the_form(
     page.page.locator("#advanced").get_by_role("button").first.click()
     expect(page.page.locator("#seed :is(input, textarea)")).to_have_value("4711")
     expect(page.page.locator("#restore .restore")).to_have_text("The form has the settings of this take again.")
+    expect(page.page.locator("#pitch output")).to_have_text("-1.25 semitones")
+    expect(page.page.locator("#speed output")).to_have_text("0.83×")
+    sent = bodies(page.page)
+    page.speak_button.click()
+    page.wait("done")
+    assert (sent[0]["pitch"], sent[0]["speed"], sent[0]["seed"]) == (-1.25, 0.83, 4711)
 
 
 def test_file_without_settings_says_which_files_have_them(open_on_fakes: OpenPage, tmp_path: Path) -> None:
@@ -157,14 +164,33 @@ def test_file_without_settings_says_which_files_have_them(open_on_fakes: OpenPag
 
 def test_settings_of_a_take_come_back_into_the_form(open_on_fakes: OpenPage, fakes: Service) -> None:
     page = open_on_fakes()
-    spoken(page, "Use me again", voice="Bob")
+    spoken(page, "Use me again", voice="Bob", pitch=2, speed=1.5)
     page.text.fill("Something else")
+    page.page.locator("#pitch input").fill("-3")
     page.pick("Ada")
     takes = open_takes(page)
     take(takes, "Use me").get_by_role("button", name="Use settings").click()
     expect(page.text).to_have_value("Use me again")
     expect(page.text).to_be_visible()
     expect(page.voice).to_have_value(re.compile("Bob"))
+    expect(page.page.locator("#pitch output")).to_have_text("+2 semitones")
+    expect(page.page.locator("#speed output")).to_have_text("1.50×")
+
+
+def test_converted_clip_is_in_the_history_and_leaves_the_form_as_it_is(open_on_fakes: OpenPage) -> None:
+    page = open_on_fakes()
+    clip = {"name": "clip.wav", "mimeType": "audio/wav", "buffer": clip_bytes(3.0)}
+    url = urljoin(page.page.url, "/v1/audio/conversions")
+    assert page.page.request.post(url, multipart={"voice": "Bob", "audio_sample": clip}).ok
+    page.text.fill("Stay here")
+    takes = open_takes(page)
+    converted = take(takes, "A clip in another voice")
+    converted.get_by_role("button", name="Voice again").click()
+    expect(takes.locator(".takes-said")).to_have_text("Voiced again from its tokens: the same in every sample.")
+    converted.get_by_role("button", name="Use settings").click()
+    told = page.page.locator("#restore .restore[role=alert]")
+    expect(told).to_contain_text("It has no text, so the form stays as it is.")
+    expect(page.text).to_have_value("Stay here")
 
 
 @pytest.mark.parametrize(("locale", "theme"), [("en-US", "light"), ("zh-CN", "dark")])
