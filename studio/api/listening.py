@@ -80,8 +80,6 @@ def listening_router(room: ListeningRoom, owners: Owners, speech: ConditionSpeec
     async def redesign(request: Request, test_id: str, body: DesignBody) -> dict[str, Any]:
         test = owners.test(request, test_id)
         with room.alone(test.id):
-            if body.seed is None:
-                body.seed = test.design.seed
             design = design_of(body, test.design)
             speech.check(design)
             clips = await asyncio.to_thread(takes_of, request, design)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import count
 from typing import Annotated, Any, Literal
@@ -16,6 +17,7 @@ from studio.listening import problems
 from studio.listening.answers import Kind
 from studio.listening.design import Condition, Design, Source
 from studio.listening.opening import all_problems
+from studio.listening.problems import Problem, no_effect
 from studio.listening.room import ListeningRoom
 from studio.listening.store import Test
 
@@ -28,6 +30,7 @@ class SourceBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     kind: Literal["upload", "speech", "takes"] = "upload"
+    folder: str = Field("", max_length=200)
     voice: str = Field("", max_length=200)
     settings: dict[str, str | float | int | bool] = Field({}, max_length=20)
     studio: dict[str, str | float | int | bool] = Field({}, max_length=20)
@@ -51,7 +54,7 @@ class DesignBody(BaseModel):
     conditions: list[ConditionBody] = Field(max_length=40)
     texts: list[Annotated[str, Field(max_length=4000)]] = Field([], max_length=500)
     reference: str = Field("", max_length=200)
-    anchors: bool = True
+    anchors: bool | None = None
     language: Literal["en", "zh"] = "en"
     consent: _Text = ""
     instructions: _Text = ""
@@ -75,7 +78,8 @@ def design_of(body: DesignBody, before: Design | None = None) -> Design:
 
     before: the design that this one replaces; a condition of the same name keeps its id, and so its clips.
     """
-    fields = body.model_dump(exclude={"conditions", "reference", "texts", "seed", "coverage"})
+    problems.refuse(_unread(body))
+    fields = body.model_dump(exclude={"conditions", "reference", "texts", "seed", "coverage", "anchors"})
     known = {c.name: c.id for c in before.conditions} if before else {}
     fresh = (id for n in count(1) if (id := f"c{n}") not in known.values())
     names = [" ".join(c.name.split()) for c in body.conditions]
@@ -86,12 +90,28 @@ def design_of(body: DesignBody, before: Design | None = None) -> Design:
     reference = body.reference if body.reference in ("", "voice") else ids.get(" ".join(body.reference.split()), "?")
     texts = tuple(text for line in body.texts if (text := " ".join(line.split())))
     coverage = body.coverage or ("latin" if body.kind is Kind.INTELLIGIBILITY else "full")
-    seed = secrets.randbelow(2**32) if body.seed is None else body.seed
-    design = Design(**fields, conditions=conditions, reference=reference, texts=texts, coverage=coverage, seed=seed)
+    seeds = (body.seed, before.seed if before else None, secrets.randbelow(2**32))
+    design = Design(
+        **fields,
+        conditions=conditions,
+        reference=reference,
+        texts=texts,
+        coverage=coverage,
+        seed=next(seed for seed in seeds if seed is not None),
+        anchors=body.kind is Kind.MUSHRA if body.anchors is None else body.anchors,
+    )
     if not is_unicode(json.dumps(design.to_dict(), ensure_ascii=False)):
         raise InvalidRequest("text.not_unicode", param="design", field="design")
     problems.refuse(problems.of_design(design))
     return design
+
+
+def _unread(body: DesignBody) -> Iterator[Problem]:
+    """What only the form can tell from what it would be anyway."""
+    if body.anchors and body.kind is not Kind.MUSHRA:
+        yield no_effect("anchors", "anchors", "listening.because.anchors")
+    if body.arena and body.seed is not None:
+        yield no_effect("seed", "seed", "listening.because.arena")
 
 
 def wire(room: ListeningRoom, test: Test, language: str) -> dict[str, Any]:

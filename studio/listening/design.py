@@ -23,11 +23,13 @@ WITH_GOLD = frozenset({Kind.MOS, Kind.CMOS, Kind.AB, Kind.ABX})
 class Source:
     """Where the clips of a condition come from.
 
+    folder: of an upload of many folders, the one that holds them; "" for one of the condition's own name.
     speech: the studio makes them, in `voice`, from the design's texts. settings: of each request (temperature ...).
     studio: settings that the studio itself must run with meanwhile, such as {"dtype": "bfloat16"}.
     """
 
     kind: Literal["upload", "speech", "takes"] = "upload"
+    folder: str = ""
     voice: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
     studio: Mapping[str, Any] = field(default_factory=dict)

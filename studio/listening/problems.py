@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 from studio.errors import InvalidRequest
 from studio.listening.answers import Kind
-from studio.listening.design import SIDE_BY_SIDE, WITH_GOLD, Design
+from studio.listening.design import SIDE_BY_SIDE, WITH_GOLD, Condition, Design
 from studio.listening.orders import plan, trials_of
 from studio.listening.store import Clip
-from studio.messages import render
+from studio.messages import MessageKey, render
 
 MAX_CONDITIONS = 12
 MAX_TEXTS = 200
@@ -23,6 +23,9 @@ ABX_TRIALS = 16
 LENGTH_NOTED, LENGTH_REFUSED = 1.3, 3.0
 LONG_SESSION_S = 45 * 60
 ANSWER_S = 6.0
+READ_OF_SOURCE = {"upload": {"folder"}, "speech": {"voice", "settings", "studio"}, "takes": {"takes"}}
+"""What of a source is read, by its kind."""
+UNREAD_IN_ARENA = ("texts", "training", "traps", "gold", "repeats")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +63,34 @@ def of_design(design: Design) -> Iterator[Problem]:
         yield _error("listening.latin_kind", "coverage")
     if design.min_results > design.raters:
         yield _error("listening.never_shown", "min_results", raters=design.raters, wanted=design.min_results)
-    if design.arena and design.min_results:
-        yield _error("listening.arena_waits", "min_results")
+    if design.arena:
+        yield from _of_arena(design)
     if not design.arena:
         yield from _of_trials(design, len(design.texts))
     yield from _of_raters(design)
+
+
+def _of_arena(design: Design) -> Iterator[Problem]:
+    if design.min_results:
+        yield _error("listening.arena_waits", "min_results")
+    for name in UNREAD_IN_ARENA:
+        if getattr(design, name):
+            yield no_effect(name, name, "listening.because.arena")
+    if any(condition.source.studio for condition in design.conditions):
+        yield no_effect("studio", "conditions", "listening.because.arena_studio")
+
+
+def _of_sources(condition: Condition) -> Iterator[Problem]:
+    """Fields of a source that its kind does not read: whoever set them expects something of them."""
+    source = condition.source
+    for name in set().union(*READ_OF_SOURCE.values()) - READ_OF_SOURCE[source.kind]:
+        if getattr(source, name):
+            yield no_effect(name, "conditions", f"listening.because.{source.kind}")
+
+
+def no_effect(name: str, param: str, reason: str) -> Problem:
+    """A field that is set and never read."""
+    return _error("listening.no_effect", param, field=name, reason=MessageKey(reason))
 
 
 def _of_trials(design: Design, items: int) -> Iterator[Problem]:
@@ -91,6 +117,7 @@ def _of_conditions(design: Design) -> Iterator[Problem]:
     ):
         yield _error("listening.arena_speech", "conditions")
     for condition in design.conditions:
+        yield from _of_sources(condition)
         if condition.source.kind == "speech" and not condition.source.voice:
             yield _error("listening.voice_missing", "conditions", name=condition.name)
         if condition.source.kind == "takes" and not condition.source.takes:

@@ -59,8 +59,9 @@ def read(files: Iterable[NamedFile]) -> Imported:
     kind = KINDS[types.pop()]
     names, clips = _clips(asked, kind, {file.name: file for file in files})
     conditions = tuple(Condition(f"c{n}", name) for n, name in enumerate(names, 1))
-    anchors = any(page.get("createAnchor35") or page.get("createAnchor70") for page in asked)
-    reference = "c1" if kind is Kind.MUSHRA else ""
+    is_mushra = kind is Kind.MUSHRA
+    anchors = is_mushra and any(page.get("createAnchor35") or page.get("createAnchor70") for page in asked)
+    reference = "c1" if is_mushra else ""
     return Imported(Design(kind, title[:200], conditions, reference=reference, anchors=anchors), clips)
 
 

@@ -183,6 +183,32 @@ BAD_DESIGNS = {
             {"name": name, "source": {"kind": "speech", "voice": "Ada"}} for name in ("one", "two")]},
         "min_results",
     ),
+    "sentences for an arena": (
+        {"kind": "ab", "arena": True, "texts": ["a b"], "conditions": [
+            {"name": name, "source": {"kind": "speech", "voice": "Ada"}} for name in ("one", "two")]},
+        "texts",
+    ),
+    "seed for an arena": (
+        {"kind": "ab", "arena": True, "seed": 7, "conditions": [
+            {"name": name, "source": {"kind": "speech", "voice": "Ada"}} for name in ("one", "two")]},
+        "seed",
+    ),
+    "settings of the studio for an arena": (
+        {"kind": "ab", "arena": True, "conditions": [
+            {"name": str(steps), "source": {"kind": "speech", "voice": "Ada", "studio": {"flow_steps": steps}}}
+            for steps in (6, 10)]},
+        "conditions",
+    ),
+    "settings for an upload": (
+        {"kind": "mos", "conditions": [{"name": "a", "source": {"kind": "upload", "settings": {"temperature": 1}}}]},
+        "conditions",
+    ),
+    "takes for speech": (
+        {"kind": "mos", "texts": ["a b"], "conditions": [
+            {"name": "a", "source": {"kind": "speech", "voice": "Ada", "takes": ["x"]}}]},
+        "conditions",
+    ),
+    "anchors without a reference": ({"kind": "mos", "anchors": True, "conditions": [{"name": "a"}]}, "anchors"),
     "endless": (
         {"kind": "abx", "rounds": 10, "texts": ["a"] * 200, "conditions": [{"name": f"n{n}"} for n in range(12)]},
         "texts",
@@ -201,6 +227,16 @@ def test_bad_design_is_refused_at_its_field(owner, case: str) -> None:
     reply = owner.http.post("/v1/listening/tests", json={"title": "t", **body})
     assert reply.status_code in (400, 404)
     assert reply.json()["error"]["param"] == param and reply.json()["error"]["message"]
+
+
+NO_EFFECT = [case for case in BAD_DESIGNS if " for " in case or case.startswith("anchors")]
+
+
+@pytest.mark.parametrize("case", NO_EFFECT)
+def test_field_that_has_no_effect_is_refused_with_the_reason(owner, case: str) -> None:
+    body, _ = BAD_DESIGNS[case]
+    reply = owner.http.post("/v1/listening/tests", json={"title": "t", **body})
+    assert "would have no effect: " in reply.json()["error"]["message"]
 
 
 def test_broken_upload_is_named_and_keeps_nothing(owner) -> None:
