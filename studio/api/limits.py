@@ -20,7 +20,7 @@ CLIP_PATHS = (
     "/v1/audio/conversions",
     "/gradio_api/upload",
 )
-ARCHIVE_PATHS = re.compile(r"/v1/(audio/voice-bundles|listening/(tests/\w+/material|import))")
+ARCHIVE_PATHS = re.compile(r"/v1/(audio/voice-bundles|listening/(tests/\w+/(material|folders)|import))")
 ARCHIVE_MAX_MB = 200.0
 """Many clips at once, or an archive of them."""
 

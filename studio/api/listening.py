@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import PlainTextResponse
+from fastapi.responses import FileResponse, PlainTextResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from studio.api.errors import language_of
@@ -26,6 +26,7 @@ from studio.listening.room import ListeningRoom
 from studio.listening.store import GivenClip, Test, hashed
 
 DAY_S = 24 * 3600.0
+ZIP_HEADERS = {"Cache-Control": "no-store", "Content-Disposition": 'attachment; filename="listening-test.zip"'}
 TakesOf = Callable[[Request, Design], list[GivenClip]]
 
 
@@ -144,7 +145,8 @@ def listening_router(room: ListeningRoom, owners: Owners, speech: ConditionSpeec
     async def export_zip(request: Request, test_id: str) -> Response:
         test = owners.test(request, test_id)
         answers_shown(room, test)
-        return _zip(await asyncio.to_thread(export, room.store, room.raters, test))
+        pieces = export(room.store, room.raters, test)
+        return StreamingResponse(pieces, media_type="application/zip", headers=ZIP_HEADERS)
 
     @router.delete("/tests/{test_id}")
     async def delete_test(request: Request, test_id: str, body: ConfirmBody) -> dict[str, Any]:
@@ -169,7 +171,7 @@ def listening_router(room: ListeningRoom, owners: Owners, speech: ConditionSpeec
         file = kept_file(room.store, test_id, hashed(owners.key_of(request)))
         if not file.exists():
             raise NotFound("listening.not_found")
-        return _zip(file.read_bytes())
+        return FileResponse(file, media_type="application/zip", headers=ZIP_HEADERS)
 
     @router.get("/owner")
     async def owner_key(request: Request) -> dict[str, str]:
@@ -182,8 +184,3 @@ def listening_router(room: ListeningRoom, owners: Owners, speech: ConditionSpeec
         return {"tests": len(room.store.of_owner(hashed(body.key)))}
 
     return router
-
-
-def _zip(content: bytes) -> Response:
-    headers = {"Cache-Control": "no-store", "Content-Disposition": 'attachment; filename="listening-test.zip"'}
-    return Response(content, media_type="application/zip", headers=headers)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -16,8 +16,9 @@ from studio.audio.encode import encode_file
 from studio.errors import InvalidRequest, ListeningConflict, NotFound
 from studio.listening import problems, webmushra
 from studio.listening.design import Design, item_of
+from studio.listening.folders import read_folders
 from studio.listening.generation import missing
-from studio.listening.intake import MAX_TOTAL_BYTES, read_clips, unpacked, uploads
+from studio.listening.intake import MAX_TOTAL_BYTES, Upload, read_clips, unpacked, uploads
 from studio.listening.room import ListeningRoom
 from studio.listening.store import GivenClip, Test, hashed
 
@@ -66,18 +67,37 @@ def material_router(room: ListeningRoom, owners: Owners) -> APIRouter:
         test = draft_of(owners, request, test_id)  # it may have been opened meanwhile
         if found not in test.design.conditions:
             raise InvalidRequest("listening.condition_unknown", param="condition", condition=condition[:80])
-        items = sorted(upload.item for upload in read)
+        await store(test, {found.id: read})
+        return wire(room, test, language_of(request))
 
-        def store() -> None:
-            room.store.drop_clips(test.id, found.id)
-            for one in read:
-                text = one.text or _text_for(test.design, items, one.item)
-                clip = GivenClip(one.item, found.id, one.clip.samples, one.clip.sample_rate_hz, text)
-                room.store.put_clip(test.id, "given", clip)
+    @router.post("/tests/{test_id}/folders")
+    async def upload_folders(
+        request: Request, test_id: str, files: Annotated[list[UploadFile], File()]
+    ) -> dict[str, Any]:
+        """Clips of all conditions that are uploaded, one folder for each, as files or a zip. All of them or none."""
+        before = draft_of(owners, request, test_id)
+        sent = await read_files(files)
+        read = await asyncio.to_thread(lambda: read_folders(before.design, unpacked(sent)))
+        test = draft_of(owners, request, test_id)
+        if test.design != before.design:
+            raise ListeningConflict("listening.at_work")
+        await store(test, read)
+        return wire(room, test, language_of(request))
+
+    async def store(test: Test, read: Mapping[str, list[Upload]]) -> None:
+        """Clips by condition id, in place of those that were there."""
+
+        def stored() -> None:
+            for condition, found in read.items():
+                items = sorted(upload.item for upload in found)
+                room.store.drop_clips(test.id, condition)
+                for one in found:
+                    text = one.text or _text_for(test.design, items, one.item)
+                    clip = GivenClip(one.item, condition, one.clip.samples, one.clip.sample_rate_hz, text)
+                    room.store.put_clip(test.id, "given", clip)
 
         with room.changing(test.id):
-            await asyncio.to_thread(store)
-        return wire(room, test, language_of(request))
+            await asyncio.to_thread(stored)
 
     @router.post("/tests/{test_id}/make")
     async def make(request: Request, test_id: str) -> dict[str, Any]:

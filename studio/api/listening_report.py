@@ -130,8 +130,7 @@ def report_router(room: ListeningRoom, owners: Owners, clip_of_voice: ClipOfVoic
         """Have instruments judge the clips, here and now; the report then shows them beside the answers."""
         test = owners.test(request, test_id)
         async with measuring:
-            content = await asyncio.to_thread(export, room.store, room.raters, test)
-            return kept(test, await measure(content, voice_of(test)))
+            return kept(test, await measure(export(room.store, room.raters, test), voice_of(test)))
 
     @router.put("/measures")
     async def put_measures(request: Request, test_id: str) -> dict[str, Any]:

@@ -6,10 +6,11 @@ import asyncio
 import zipfile
 from typing import IO
 
+from studio.archive import open_zip
 from studio.errors import CheckpointError, InvalidRequest, RequestTooLarge
 from studio.library.prompts import VoicePrompts
 from studio.library.store import VoiceStore
-from studio.library.unpacking import MAX_ENTRIES, open_zip
+from studio.library.unpacking import MAX_ENTRIES, too_many_files
 from studio.library.voice import NAME_MAX_CHARS, Voice
 
 MAX_BYTES = 60_000_000
@@ -19,7 +20,7 @@ NAMELESS = "spk2info"
 def is_spk2info(file: IO[bytes]) -> bool:
     """Whether this is what torch.save writes: a zip file with a pickle in it, whatever that holds."""
     try:
-        with open_zip(file) as stored:
+        with open_zip(file, too_many_files()) as stored:
             return any(name.endswith("/data.pkl") and name.count("/") == 1 for name in stored.namelist())
     except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError, RequestTooLarge):
         return False
@@ -62,7 +63,7 @@ async def take_spk2info(
 
 def _checked(file: IO[bytes]) -> bytes:
     """The bytes, if they unpack to no more than they are: torch packs nothing tighter."""
-    with open_zip(file) as stored:
+    with open_zip(file, too_many_files()) as stored:
         entries = stored.infolist()
         if len(entries) > MAX_ENTRIES or sum(entry.file_size for entry in entries) > MAX_BYTES:
             raise RequestTooLarge("bundle.too_large", param="bundle", limit=MAX_BYTES / 1e6)

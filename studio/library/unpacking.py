@@ -7,39 +7,19 @@ import zipfile
 import zlib
 from collections.abc import Mapping
 from types import TracebackType
-from typing import IO, Any
+from typing import IO
 
+from studio.archive import open_zip
 from studio.errors import InvalidRequest, RequestTooLarge
 
 MAX_ENTRIES = 5000
-MAX_DIRECTORY_BYTES = 1_000_000
-"""What a zip file says of its entries, which is parsed whole before any of it can be judged."""
 _PLAIN = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ENCRYPTED = 0x1
 
 
-def open_zip(file: IO[bytes]) -> zipfile.ZipFile:
-    """Raises RequestTooLarge before much is parsed; BadZipFile, ValueError, OSError, NotImplementedError."""
-    zipfile.ZipFile(_Opening(file)).close()
-    return zipfile.ZipFile(file)
-
-
-class _Opening:
-    """A file of which no more is read than opening a zip file of a directory of that size takes."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-        self._left_bytes = MAX_DIRECTORY_BYTES
-
-    def read(self, size: int = -1) -> bytes:
-        data = self._file.read(size if 0 <= size <= self._left_bytes else self._left_bytes + 1)
-        self._left_bytes -= len(data)
-        if self._left_bytes < 0:
-            raise RequestTooLarge("bundle.many_files", param="bundle")
-        return data
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._file, name)
+def too_many_files() -> RequestTooLarge:
+    """For `open_zip`."""
+    return RequestTooLarge("bundle.many_files", param="bundle")
 
 
 class Unpacking:
@@ -51,7 +31,7 @@ class Unpacking:
 
     def __init__(self, file: IO[bytes], allowed: Mapping[re.Pattern[str], int], max_bytes: int) -> None:
         try:
-            self._zip = open_zip(file)
+            self._zip = open_zip(file, too_many_files())
         except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError):
             raise InvalidRequest("bundle.not_zip", param="bundle") from None
         entries = self._zip.infolist()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from studio.archive import open_zip
 from studio.audio.decode import ReferenceClip, decode_clip
 from studio.errors import ClientError, InvalidRequest
 from studio.listening.material import check_clip
@@ -47,18 +48,24 @@ def unpacked(files: Iterable[tuple[str, bytes]]) -> list[NamedFile]:
     for name, content in files:
         packed = _of_zip(name, content) if content[:4] == b"PK\x03\x04" else [NamedFile(name, content)]
         for file in packed:
+            if _is_ignored(file.name):  # a system's own notes lie in folders too
+                continue
             left_bytes -= len(file.content)
             if len(found) >= MAX_FILES or left_bytes < 0:
-                raise InvalidRequest(
-                    "listening.upload_large", param="files", files=MAX_FILES, megabytes=MAX_TOTAL_BYTES / 1e6
-                )
+                raise _too_large()
             found.append(file)
     return found
 
 
+def _too_large() -> InvalidRequest:
+    return InvalidRequest(
+        "listening.upload_large", param="files", files=MAX_FILES, megabytes=MAX_TOTAL_BYTES / 1e6
+    )
+
+
 def _of_zip(name: str, content: bytes) -> Iterator[NamedFile]:
     try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        with open_zip(io.BytesIO(content), _too_large()) as archive:
             for entry in archive.infolist():
                 if entry.is_dir() or _is_ignored(entry.filename):
                     continue
@@ -102,20 +109,40 @@ def uploads(files: Iterable[NamedFile]) -> list[Upload]:
     Raises: InvalidRequest that names the file, for one that is no sound, broken, silent, too short or too long, for
             two of one sentence, or for no sound at all.
     """
-    texts: dict[str, str] = {}
-    sounds: dict[str, NamedFile] = {}
-    for file in files:
-        item = item_of_name(file.name)
-        if file.name.lower().endswith(TEXT_SUFFIX):
-            texts[item] = _text(file)
-        elif item in sounds:
-            raise InvalidRequest("listening.file_twice", param="files", item=item)
-        else:
-            sounds[item] = file
-    if not sounds:
+    [found] = read_sheaves([Sheaf.of(files)])
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Sheaf:
+    """The files of one condition by sentence, none of them read yet."""
+
+    sounds: Mapping[str, NamedFile]
+    texts: Mapping[str, str]
+
+    @classmethod
+    def of(cls, files: Iterable[NamedFile]) -> Sheaf:
+        """Raises InvalidRequest for two sounds of one sentence, or a text that is none."""
+        texts: dict[str, str] = {}
+        sounds: dict[str, NamedFile] = {}
+        for file in files:
+            item = item_of_name(file.name)
+            if file.name.lower().endswith(TEXT_SUFFIX):
+                texts[item] = _text(file)
+            elif item in sounds:
+                raise InvalidRequest("listening.file_twice", param="files", item=item)
+            else:
+                sounds[item] = file
+        return cls(sounds, texts)
+
+
+def read_sheaves(sheaves: Iterable[Sheaf]) -> list[list[Upload]]:
+    """The clips of each. Raises InvalidRequest as `uploads`; the limits are for all of them together."""
+    sheaves = list(sheaves)
+    if not any(sheaf.sounds for sheaf in sheaves):
         raise InvalidRequest("listening.upload_empty", param="files")
-    clips = read_clips(sounds.values())
-    return [Upload(item, clip, texts.get(item, "")) for item, clip in zip(sounds, clips, strict=True)]
+    clips = read_clips(file for sheaf in sheaves for file in sheaf.sounds.values())
+    return [[Upload(item, next(clips), sheaf.texts.get(item, "")) for item in sheaf.sounds] for sheaf in sheaves]
 
 
 def read_clip(file: NamedFile) -> ReferenceClip:

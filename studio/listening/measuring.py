@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from studio.errors import ListeningConflict
@@ -13,15 +14,16 @@ COMMAND = "studio.evaluate.companion"
 LONGEST_S = 1800
 
 
-async def measure(export: bytes, reference: bytes | None = None) -> str:
+async def measure(export: Iterable[bytes], reference: bytes | None = None) -> str:
     """What the command prints for this export; it takes about a second a clip.
 
-    Args:    reference: a clip of the voice, as an audio file, for likeness where the test has no reference of its own.
+    Args:    export: pieces of the zip. reference: a clip of the voice, as an audio file, for likeness where the test
+             has no reference of its own.
     Raises:  ListeningConflict with the command's last line if it fails or takes more than half an hour.
     """
     with tempfile.TemporaryDirectory(prefix="studio-measure-") as folder:
         file, voice = Path(folder) / "export.zip", Path(folder) / "voice.wav"
-        file.write_bytes(export)
+        await asyncio.to_thread(_write, file, export)
         command = ["-m", COMMAND, str(file)]
         if reference is not None:
             voice.write_bytes(reference)
@@ -42,3 +44,8 @@ async def measure(export: bytes, reference: bytes | None = None) -> str:
         lines = complaints.decode("utf-8", "replace").strip().splitlines()
         raise ListeningConflict("report.not_measured", reason=lines[-1] if lines else "-")
     return said.decode("utf-8")
+
+
+def _write(file: Path, pieces: Iterable[bytes]) -> None:
+    with file.open("wb") as written:
+        written.writelines(pieces)

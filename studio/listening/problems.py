@@ -182,11 +182,12 @@ def of_material(design: Design, clips: Mapping[tuple[str, str], Clip]) -> Iterat
         ]
         if silent:
             yield _error("listening.no_text", "texts", items=", ".join(silent[:8]))
-    yield from _of_lengths(design, clips, items)
+    yield from of_lengths(design, clips, items)
     yield from _of_session(design, clips, items)
 
 
-def _of_lengths(design: Design, clips: Mapping[tuple[str, str], Clip], items: list[str]) -> Iterator[Problem]:
+def of_lengths(design: Design, clips: Mapping[tuple[str, str], Clip], items: list[str]) -> Iterator[Problem]:
+    """Sentences that last much longer in one condition than in another; the reference of similarity may."""
     compared = set(design.compared)
     for item in items:
         lengths = [c.seconds for (i, condition), c in clips.items() if i == item and condition in compared]

@@ -456,6 +456,19 @@ def test_deleting_asks_for_the_title_and_keeps_an_export(service, owner) -> None
     assert Owner(service.url).http.get(gone["export"]).status_code == 404
 
 
+def test_zip_of_everything_is_streamed_and_kept_ones_are_bounded(service, owner, monkeypatch) -> None:
+    monkeypatch.setattr("studio.listening.export.KEPT_MAX_BYTES", 0)
+    kept = []
+    for title in ("first", "second"):
+        test, token = owner.opened(PITCHES, kind="ab", title=title)
+        rater(service, token).finish()
+        with owner.http.stream("GET", f"/v1/listening/tests/{test}/export.zip") as sent:
+            assert "content-length" not in sent.headers  # it begins before its end is known
+            assert zipfile.ZipFile(io.BytesIO(sent.read())).testzip() is None
+        kept.append(owner.http.request("DELETE", f"/v1/listening/tests/{test}", json={"title": title}).json()["export"])
+    assert [owner.http.get(path).status_code for path in kept] == [404, 200]
+
+
 def test_answer_that_comes_while_its_test_is_deleted_is_not_confirmed(service, owner, monkeypatch) -> None:
     test, token = owner.opened(PITCHES, kind="mos", title="going")
     them = rater(service, token)

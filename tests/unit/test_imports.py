@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-NOUNS = {"speech", "messages", "protocols", "errors", "settings", "checkpoint", "database"}
+NOUNS = {"speech", "messages", "protocols", "errors", "settings", "checkpoint", "database", "archive"}
 SERVED = NOUNS | {
     "engine", "hub", "library", "listening", "metrics", "audio", "text", "takes", "script", "admin", "checks",
 }  # fmt: skip
@@ -25,6 +25,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "checkpoint": {"errors", "speech"},
     "channel": {"errors"},
     "database": set(),
+    "archive": {"errors"},
     "hub": NOUNS,
     "text": NOUNS,
     "audio": NOUNS,

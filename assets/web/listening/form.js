@@ -90,20 +90,25 @@ export function designForm({ voices, design, keep, cancel }) {
     coverage.closest("p").hidden = !["mos", "similarity"].includes(kind.value);
     numbers.gold.closest("p").hidden = !["mos", "cmos", "ab", "abx"].includes(kind.value);
     numbers.rounds.closest("p").hidden = kind.value !== "abx";
+    // Visitors of an arena bring the sentences, and its pairs are spoken as they come.
+    const arena = kind.value === "ab" && ticks.arena.querySelector("input").checked;
+    for (const input of [texts, seed, ...["min_results", "training", "traps", "repeats", "gold"].map((name) => numbers[name])]) {
+      input.closest("p").hidden = arena || (input === numbers.gold && input.closest("p").hidden);
+    }
   };
   const add = (condition) => list.append(conditionRow(voices, condition, changed, (row) => { row.remove(); changed(); }));
   for (const condition of design?.conditions ?? [null, null]) add(condition);
 
   const read = () => {
     const made = {
-      kind: kind.value, title: title.value, conditions: rows(), texts: texts.value.split("\n").map((one) => one.trim()).filter(Boolean),
+      kind: kind.value, title: title.value, conditions: rows(), texts: texts.closest("p").hidden ? [] : texts.value.split("\n").map((one) => one.trim()).filter(Boolean),
       reference: ["mushra", "similarity"].includes(kind.value) ? reference.value : "", headphones: headphones.value, language: language.value,
       consent: consent.value, instructions: instructions.value,
     };
     for (const [name, input] of Object.entries(numbers)) made[name] = input.closest("p").hidden ? NUMBERS[name] : Number(input.value);
     for (const [name, label] of Object.entries(ticks)) made[name] = !label.hidden && label.querySelector("input").checked;
     if (!coverage.closest("p").hidden) made.coverage = coverage.value;
-    if (seed.value.trim()) made.seed = Number(seed.value);
+    if (seed.value.trim() && !seed.closest("p").hidden) made.seed = Number(seed.value);
     return made;
   };
   const mark = ({ told, param }) => {
@@ -134,7 +139,7 @@ export function designForm({ voices, design, keep, cancel }) {
       field("timeout_s", numbers.timeout_s), field("headphones", headphones), field("language", language), field("seed", seed),
       wide(field("instructions", instructions)), wide(field("consent", consent)), ticks.comments)),
     error, element("div", { class: "tools" }, send, button(say("listen.cancel"), cancel)));
-  kind.addEventListener("change", changed);
+  for (const one of [kind, ticks.arena]) one.addEventListener("change", changed);
   changed();
   return form;
 }
