@@ -64,6 +64,7 @@ class Settings(BaseModel):
     max_num_batched_tokens: int = knob(4096, "Tokens of one LM step, prompts included.", group="lm", unit="tokens", ge=64, le=65536)
     block_size: int = knob(32, "Tokens of one KV cache block; a multiple of 32 on the CPU.", group="lm", unit="tokens", ge=16, le=128)
     enforce_eager: bool = knob(False, "Run the LM without CUDA graphs; always so on the CPU.", group="lm")
+    batch_invariant: bool = knob(False, "A seed gives the same tokens on a GPU (compute capability 8.0 or more) beside other requests too, by vLLM's batch invariance; slower. A CPU needs no such thing.", group="lm")
     lm_threads: int = knob(0, "CPU threads of the speech LM; 0: one of two cores, else half of them.", group="lm", unit="threads", ge=0, le=256)
 
     token2wav_threads: int = knob(0, "CPU threads of flow and vocoder; 0: what the LM leaves.", group="token2wav", unit="threads", ge=0, le=256)

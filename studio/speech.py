@@ -33,6 +33,8 @@ SOUND_TAGS = (
     "[quick_breath]", "<laughter>", "</laughter>", "[hissing]", "[sigh]", "[vocalized-noise]", "[lipsmack]", "[mn]",
 )  # fmt: skip
 """What CosyVoice2's tokenizer knows as sounds, in the order of their ids."""
+SeedHolds = Literal["beside_others", "alone"]
+"""When a seed gives the same speech tokens again: whatever else is spoken at the time, or only while nothing is."""
 Quality = Literal["fast", "balanced", "best"]
 """What is spent on a request; studio/engine/quality.py says what each stands for."""
 

@@ -118,6 +118,15 @@ export function markOption(name, sentence = "") {
   return true;
 }
 
+// What the engine says of its seeds, under their field: whether they hold while others speak too.
+export function showSeedHolds({ seed_holds: holds }) {
+  const place = document.querySelector("#seed-holds p");
+  if (!place || !holds) return;
+  place.textContent = say(`seed.${holds}`);
+  place.hidden = false;
+  seedField()?.setAttribute("aria-describedby", place.id);
+}
+
 // The seed of the take that is heard now: it stays in its field only if it is locked.
 export function usedSeed(seed) {
   lastSeed = seed;

@@ -1,6 +1,6 @@
 // Joins the page's fields with the player: window.studio is what the buttons of the Studio tab call.
 import { ask, base, loaded, say, sayIn } from "./page.js";
-import { fillOptions, markOption, onOptions, readOptions, speed, transport, usedSeed } from "./options.js";
+import { fillOptions, markOption, onOptions, readOptions, showSeedHolds, speed, transport, usedSeed } from "./options.js";
 import { Player } from "./player.js";
 import { preview } from "./preview.js";
 import { watchEngine } from "./status.js";
@@ -24,7 +24,7 @@ export async function mountPlayer(root) {
 
 export async function mountStatus(root) {
   await loaded;
-  lookAtEngine = watchEngine(root, base, say);
+  lookAtEngine = watchEngine(root, base, say, showSeedHolds);
 }
 
 export async function mountSample(root) {

@@ -54,7 +54,10 @@ def service_router(engine: Engine, model: ServedModel) -> APIRouter:
 
     @router.get("/health")
     async def health(request: Request) -> JSONResponse:
-        """200 when speech can be made, else 503; the body says where each worker stands, for the page."""
+        """200 when speech can be made, else 503; the body says where each worker stands, for the page.
+
+        seed_holds: when a seed gives the same tokens, "beside_others" or "alone"; null until the speech LM was ready.
+        """
         state = engine.state()
         language = language_of(request)
         workers = [
@@ -73,6 +76,7 @@ def service_router(engine: Engine, model: ServedModel) -> APIRouter:
             "running": state.running,
             "waiting": state.waiting,
             "eta_s": round(state.expected_ready_s, 1),
+            "seed_holds": state.seed_holds,
         }
         return JSONResponse(body, 200 if state.ready else 503, {"Cache-Control": "no-store"})
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from studio.errors import SettingsError
 from studio.protocols import LmStats
 from studio.setup.machine import find_device
+from studio.speech import SeedHolds
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
@@ -33,6 +34,9 @@ METRICS_NAME = "speech-lm"
 
 Device = Literal["cpu", "cuda"]
 
+INVARIANT_CAPABILITY = 80
+"""Least compute capability, times ten, of vLLM's batch invariance."""
+
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
@@ -47,7 +51,19 @@ class EngineOptions:
     gpu_memory_utilization: float = 0.3
     kv_cache_gib: float = 0.5
     enforce_eager: bool = False
+    batch_invariant: bool = False
     threads: int = 1
+
+    @property
+    def seed_holds(self) -> SeedHolds:
+        """In which company a seed gives the same tokens.
+
+        Batches of another size are summed in another order. On the CPU in float32 that moves no draw; in half precision
+        it does after some tokens, unless vLLM's batch-invariant kernels are used, which it has for GPUs alone.
+        """
+        if self.device == "cpu":
+            return "beside_others" if self.dtype in ("auto", "float32") else "alone"
+        return "beside_others" if self.batch_invariant else "alone"
 
 
 def installed_version() -> tuple[str, tuple[int, int]] | None:
@@ -79,6 +95,7 @@ def prepare_process(options: EngineOptions) -> None:
         "VLLM_PLUGINS": "cosyvoice_studio",  # ours alone; looking for LoRA adapters costs imports
         "VLLM_USE_V2_MODEL_RUNNER": "0",  # the newer runner has another interface for logits processors
         "VLLM_USE_FLASHINFER_SAMPLER": "0",  # it cannot honour a seed for each request
+        "VLLM_BATCH_INVARIANT": str(int(options.device == "cuda" and options.batch_invariant)),
     })  # fmt: skip
     if options.device == "cpu":
         _prepare_cpu(options.threads)
@@ -119,7 +136,8 @@ def start_engine(
 
     Args:    logits_processor: "module:Class", imported in vLLM's own process; counters: filled after every
              step.
-    Raises:  whatever vLLM raises when memory or the folder is not as it needs.
+    Raises:  SettingsError if the GPU cannot do what was asked for; whatever vLLM raises when memory or the folder is
+             not as it needs.
     """
     import torch
     from vllm.engine.arg_utils import AsyncEngineArgs
@@ -128,6 +146,8 @@ def start_engine(
 
     # Asks NVML on CUDA: torch must not take the device in this process, from which the engine's is started.
     has_bfloat16 = options.device == "cpu" or current_platform.has_device_capability(80)
+    if options.device == "cuda" and options.batch_invariant:
+        refuse_variant_gpu(current_platform.has_device_capability(INVARIANT_CAPABILITY))
     args = AsyncEngineArgs(**engine_arguments(model, options, has_bfloat16), logits_processors=[logits_processor])
     config = args.create_engine_config()
     if options.device == "cpu":
@@ -140,6 +160,13 @@ def start_engine(
     cache = engine.vllm_config.cache_config
     counters.set_cache(int(cache.num_gpu_blocks or 0), int(cache.block_size))
     return engine
+
+
+def refuse_variant_gpu(is_able: bool) -> None:
+    """Raises SettingsError for a GPU too old for batch invariance: vLLM would run on it, and break the promise."""
+    if not is_able:
+        reason = f"the GPU's compute capability is below {INVARIANT_CAPABILITY / 10}"
+        raise SettingsError("settings.bad", name="batch_invariant", value=True, reason=reason)
 
 
 def engine_arguments(model: Path, options: EngineOptions, has_bfloat16: bool = True) -> dict[str, Any]:

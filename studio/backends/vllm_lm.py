@@ -244,6 +244,7 @@ class LmSettings:
     gpu_memory_utilization: float = 0.3
     kv_cache_gib: float = 0.5
     enforce_eager: bool = False
+    batch_invariant: bool = False
     lm_threads: int = 0
 
     @classmethod
@@ -263,6 +264,7 @@ class LmSettings:
             gpu_memory_utilization=self.gpu_memory_utilization,
             kv_cache_gib=self.kv_cache_gib,
             enforce_eager=self.enforce_eager,
+            batch_invariant=self.batch_invariant,
             threads=threads,
         )
 
@@ -306,6 +308,7 @@ async def setup(values: dict[str, Any], report: Report) -> Service:
     stats = await lm.stats()
     facts = {
         "device": options.device,
+        "seed_holds": options.seed_holds,
         "engine_pids": lm.engine_pids,
         "threads": options.threads,
         "gpu_memory_bytes": vllm_compat.gpu_memory_bytes(options.device),

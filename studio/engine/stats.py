@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from studio.engine.worker import WorkerState
 from studio.protocols import LmStats, Token2WavStats
+from studio.speech import SeedHolds
 
 SECONDS_BOUNDS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 60.0)
 RATIO_BOUNDS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5, 2.0, 4.0)
@@ -90,6 +91,11 @@ class EngineState:
     workers: tuple[WorkerState, ...]
     running: int
     waiting: int
+
+    @property
+    def seed_holds(self) -> SeedHolds | None:
+        """What the speech LM says of its seeds; None until it was ready once."""
+        return next((worker.facts["seed_holds"] for worker in self.workers if "seed_holds" in worker.facts), None)
 
 
 @dataclass(frozen=True, slots=True)

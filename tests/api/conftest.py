@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import httpx
@@ -98,6 +98,10 @@ class ScriptedWorker:
         if self.state.phase != "ready":
             raise EngineNotReady("engine.failed", reason="no room for the KV cache")
         return self.state
+
+    def reports(self, **facts: object) -> None:
+        """Facts as of a start; gone with the next phase."""
+        self.state = replace(self.state, facts=facts)
 
     def to(self, phase: str, stage: str) -> None:
         self.state = WorkerState(self.state.name, phase, stage, 0.4)  # type: ignore[arg-type]

@@ -18,6 +18,13 @@ def test_health_is_200_when_speech_can_be_made(service) -> None:
     assert (reply.status_code, reply.json()["status"]) == (200, "ok")
 
 
+def test_health_says_when_a_seed_holds_as_the_speech_lm_reports_it(service) -> None:
+    assert httpx.get(f"{service.url}/health").json()["seed_holds"] is None
+    for holds in ("alone", "beside_others"):
+        service.in_loop(lambda holds=holds: service.worker.reports(seed_holds=holds))
+        assert httpx.get(f"{service.url}/health").json()["seed_holds"] == holds
+
+
 def test_metrics_count_what_happened(start_service) -> None:
     service = start_service()
     service.store.add(clip_samples(), 24000, "hello there", name="Ada")

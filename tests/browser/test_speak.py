@@ -127,6 +127,24 @@ def test_speed_seed_and_sampling_are_sent_shown_and_kept(open_on_fakes: OpenPage
     expect(seed).to_have_value("")
 
 
+@pytest.mark.parametrize(
+    ("holds", "locale", "words"),
+    [
+        ("beside_others", "en-US", "whatever else is spoken at the time"),
+        ("alone", "en-US", "Beside others it may differ"),
+        ("beside_others", "zh-CN", "与同时是否在合成其他内容无关"),
+        ("alone", "zh-CN", "同时合成其他内容时可能不同"),
+    ],
+)
+def test_seed_field_says_which_promise_the_engine_reports(
+    open_on_fakes: OpenPage, fakes: Service, holds: str, locale: str, words: str
+) -> None:
+    fakes.in_loop(lambda: fakes.worker.reports(seed_holds=holds))
+    page = open_on_fakes(locale=locale)
+    expect(page.page.locator("#seed-holds")).to_contain_text(words)
+    expect(page.page.locator("#seed :is(input, textarea)")).to_have_accessible_description(re.compile(words))
+
+
 def test_option_out_of_range_is_refused_at_its_field(open_on_fakes: OpenPage) -> None:
     page = open_on_fakes()
     more_options(page)

@@ -78,6 +78,7 @@ def test_same_seed_gives_the_same_length_and_is_shown(page: StudioPage) -> None:
     first, again = page.hear("Once more, please."), page.hear("Once more, please.")
     assert first.total_ms == again.total_ms
     expect(page.player.locator("[data-part=figures]")).to_contain_text("seed 7")
+    expect(page.page.locator("#seed-holds")).to_contain_text("whatever else is spoken at the time")
 
 
 def test_replay_plays_what_came_without_asking_again(page: StudioPage) -> None:

@@ -141,7 +141,7 @@ async def test_first_token_is_drawn_by_the_law(lm, worker):
     assert ((observed - expected) ** 2 / expected).sum() < limit
 
 
-async def test_a_seed_gives_the_same_tokens_alone_again_and_beside_seven_others(lm):
+async def test_a_seed_gives_the_same_tokens_alone_again_and_beside_seven_others(worker, lm):
     prompt = prompt_of(4, text=12)
     alone, _ = await speak(lm, prompt, 5, "alone")
     again, _ = await speak(lm, prompt, 5, "again")
@@ -152,6 +152,7 @@ async def test_a_seed_gives_the_same_tokens_alone_again_and_beside_seven_others(
     other, _ = await speak(lm, prompt, 6, "other seed")
     assert len(alone) >= 24
     assert alone == again == beside[0][0]
+    assert worker.state.facts["seed_holds"] == "beside_others"  # what the page then says
     assert other != alone
 
 

@@ -47,6 +47,34 @@ def test_a_gpu_without_bfloat16_runs_in_float16():
     assert vllm_compat.engine_arguments(FOLDER, EngineOptions("cuda"), has_bfloat16=False)["dtype"] == "float16"
 
 
+@pytest.mark.parametrize(
+    ("options", "holds"),
+    [
+        (EngineOptions("cpu"), "beside_others"),
+        (EngineOptions("cpu", dtype="float32"), "beside_others"),
+        (EngineOptions("cpu", dtype="bfloat16"), "alone"),
+        (EngineOptions("cpu", dtype="bfloat16", batch_invariant=True), "alone"),
+        (EngineOptions("cuda"), "alone"),
+        (EngineOptions("cuda", dtype="float32"), "alone"),
+        (EngineOptions("cuda", batch_invariant=True), "beside_others"),
+    ],
+)
+def test_a_seed_holds_beside_others_on_a_cpu_in_float32_and_with_batch_invariance(monkeypatch, options, holds):
+    assert options.seed_holds == holds
+    monkeypatch.setattr(vllm_compat, "installed_version", lambda: ("vllm", (0, 32)))
+    monkeypatch.setattr(vllm_compat, "_prepare_cpu", lambda threads: None)
+    monkeypatch.setattr(vllm_compat.os, "environ", {})
+    vllm_compat.prepare_process(options)
+    told = vllm_compat.os.environ["VLLM_BATCH_INVARIANT"]
+    assert told == ("1" if options.device == "cuda" and options.batch_invariant else "0")
+
+
+def test_batch_invariance_is_refused_on_a_gpu_that_has_none():
+    vllm_compat.refuse_variant_gpu(is_able=True)
+    with pytest.raises(SettingsError, match=r"batch_invariant.* below 8\.0"):
+        vllm_compat.refuse_variant_gpu(is_able=False)
+
+
 def test_chosen_dtype_wins():
     options = EngineOptions("cuda", dtype="float32")
     assert vllm_compat.engine_arguments(FOLDER, options, has_bfloat16=False)["dtype"] == "float32"

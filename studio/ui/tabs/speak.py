@@ -12,6 +12,8 @@ from studio.ui.scripts import mount_script, template
 from studio.ui.tabs.checks import checks_part
 from studio.ui.tabs.events import error_place
 
+SEED_TEMPLATE = "<p class='options-hint' id='seed-holds-text' hidden></p>"
+"""Filled by assets/web/options.js from what the engine reports of its seeds."""
 EXAMPLES = ("example.1", "example.2", "example.3", "example.4")
 
 
@@ -59,6 +61,7 @@ def speech_column(i18n: gr.I18n) -> Speech:
             label=i18n("field.seed"), placeholder=i18n("field.seed_hint"), max_lines=1, elem_id="seed"
         )
         error_place("seed")
+        gr.HTML(html_template=SEED_TEMPLATE, elem_id="seed-holds", padding=False)
     with gr.Accordion(i18n("words.title"), open=False, elem_id="words"):
         own_html("words", "mountWords", "words", "words-list")
     return Speech(text, examples, speak, stop, seed)
