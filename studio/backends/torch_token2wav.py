@@ -113,7 +113,7 @@ async def _setup(settings: dict[str, Any], report: Report) -> Service:
         upstream=settings.get("upstream_streaming", False),
     )
     try:
-        encoder = OnnxPromptEncoder(folder, threads=threads)
+        encoder = OnnxPromptEncoder(folder, threads=threads, device=device)
     except weights.WeightsError as error:
         raise _as_studio_error(error, folder) from error
     presets = read_presets(folder)
@@ -124,6 +124,7 @@ async def _setup(settings: dict[str, Any], report: Report) -> Service:
         "device": device,
         "threads": threads,
         "flow_steps": token2wav.flow_steps,
+        "prompt_encoder": encoder.provider,
         "start_s": round(time.monotonic() - began_s, 2),
     }
     return Service(_handlers(token2wav, encoder, stepping, presets), facts=facts)

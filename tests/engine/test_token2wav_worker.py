@@ -44,6 +44,10 @@ async def test_setting_of_the_flows_steps_reaches_the_flow(worker: WorkerProcess
     assert worker.state.facts["flow_steps"] == 4
 
 
+async def test_prompt_encoder_says_what_it_runs_on(worker: WorkerProcess) -> None:
+    assert worker.state.facts["prompt_encoder"] == "CPUExecutionProvider"
+
+
 async def test_voice_prepared_ahead_is_there_when_its_row_is_opened(worker: WorkerProcess) -> None:
     token2wav = Token2WavClient(worker)
     cached = (await token2wav.stats()).voices_cached

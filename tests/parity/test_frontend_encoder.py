@@ -9,8 +9,9 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 
 from studio.errors import UnusablePromptSpeech
+from studio.models.prompt import encoder as encoder_module
 from studio.models.prompt import features
-from studio.models.prompt.encoder import SPEAKER_FILE, TOKENIZER_FILE, OnnxPromptEncoder
+from studio.models.prompt.encoder import SPEAKER_FILE, TOKENIZER_FILE, OnnxPromptEncoder, providers_for
 from studio.models.weights import WeightsError
 
 
@@ -118,3 +119,32 @@ def test_missing_damaged_or_foreign_models_are_named(folder):
     write_speaker(folder / SPEAKER_FILE, width=256)
     with pytest.raises(WeightsError, match="not 192 finite"):
         OnnxPromptEncoder(folder).encode(clip(2.0, 16_000), 16_000, "")
+
+
+GPU_BUILD = ("TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider")
+CPU_BUILD = ("AzureExecutionProvider", "CPUExecutionProvider")
+
+
+@pytest.mark.parametrize(("device", "available", "chosen"), [
+    ("cuda", GPU_BUILD, ["CUDAExecutionProvider", "CPUExecutionProvider"]),
+    ("cuda:1", GPU_BUILD, ["CUDAExecutionProvider", "CPUExecutionProvider"]),
+    ("cpu", GPU_BUILD, ["CPUExecutionProvider"]),
+    ("cuda", CPU_BUILD, ["CPUExecutionProvider"])])
+def test_onnxruntime_runs_on_cuda_where_the_models_do_and_it_can(device, available, chosen):
+    found = providers_for(device, available)
+    assert [one if isinstance(one, str) else one[0] for one in found] == chosen
+
+
+def test_both_models_are_given_the_chosen_providers(folder, monkeypatch):
+    asked = []
+    session = encoder_module.onnxruntime.InferenceSession
+
+    def noted(path, options, providers):
+        asked.append(providers)
+        return session(path, options, providers=["CPUExecutionProvider"])
+
+    monkeypatch.setattr(encoder_module.onnxruntime, "get_available_providers", lambda: list(GPU_BUILD))
+    monkeypatch.setattr(encoder_module.onnxruntime, "InferenceSession", noted)
+    encoder = OnnxPromptEncoder(folder, device="cuda")
+    assert asked == [providers_for("cuda", GPU_BUILD)] * 2
+    assert encoder.provider == "CPUExecutionProvider"  # what it really runs on is told
