@@ -121,7 +121,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
             given[name] = tuple(given[name] or ())
         given["sampling"] = Sampling(**(given.get("sampling") or {}))
         checkpoint = Checkpoint(folder, **{"id": folder.resolve().name, "version": version, **given})
-    except (yaml.YAMLError, UnicodeDecodeError, TypeError, ValueError, AttributeError) as error:
+    except (OSError, yaml.YAMLError, UnicodeDecodeError, TypeError, ValueError, AttributeError) as error:
         raise CheckpointError("checkpoint.unreadable", file=file.name, reason=error, folder=folder) from error
     reason = ""
     if checkpoint.text_frontend not in get_args(FrontendKind):
@@ -139,7 +139,7 @@ def read_config(path: Path) -> dict[str, Any]:
         raise CheckpointError("checkpoint.missing_file", file=path.name, folder=path.parent)
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         raise CheckpointError("checkpoint.unreadable", file=path.name, reason=error) from error
     if not isinstance(config, dict):
         raise CheckpointError("checkpoint.unreadable", file=path.name, reason="it is no JSON object")
@@ -176,9 +176,9 @@ def wanted_files(present: Collection[str]) -> tuple[list[str], str | None]:
 
 
 def check_files(folder: Path) -> list[Path]:
-    """The files that are read, all there. Raises CheckpointError for the first that is missing, empty or a pointer.
+    """The files that are read, all there. Looks at names and first bytes; whether weights fit is for who reads them.
 
-    Looks at names and first bytes only; whether the weights fit is for those who read them.
+    Raises: CheckpointError for the first that is missing, unreadable, empty or a pointer.
     """
     present = {str(p.relative_to(folder)) for p in (*folder.glob("*"), *folder.glob(f"{TOKENIZER_FOLDER}/*"))}
     wanted, missing = wanted_files(present)
@@ -190,11 +190,15 @@ def check_files(folder: Path) -> list[Path]:
 
 
 def check_file(folder: Path, name: str) -> None:
-    """Raises CheckpointError if a file is missing, empty or the pointer of a clone without Git LFS."""
+    """Raises CheckpointError if a file is missing, may not be read, is empty or a clone's pointer without Git LFS."""
     if not (folder / name).is_file():
         raise CheckpointError("checkpoint.missing_file", file=name, folder=folder)
-    with (folder / name).open("rb") as file:
-        head = file.read(len(LFS_POINTER))
+    try:
+        with (folder / name).open("rb") as file:
+            head = file.read(len(LFS_POINTER))
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise CheckpointError("checkpoint.no_access", file=name, folder=folder, reason=reason) from error
     if head == LFS_POINTER:
         raise CheckpointError("checkpoint.pointer", file=name, folder=folder)
     if not head:

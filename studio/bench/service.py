@@ -80,7 +80,7 @@ async def _answers(
             raise RuntimeError(f"app.py ended with status {process.returncode}")
         with contextlib.suppress(httpx.TransportError):
             reply = await client.get(path)
-            if reply.status_code == 200:
+            if reply.status_code == 200 or (path == "/" and reply.status_code == 404):  # it serves no page
                 return time.monotonic() - begin_s
             if path == "/health" and (state := reply.json())["status"] == "failed":
                 raise RuntimeError("; ".join(worker["reason"] for worker in state["workers"] if worker["reason"]))

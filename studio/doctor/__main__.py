@@ -34,7 +34,7 @@ def findings(settings: Settings, flags: Sequence[str], *, quick: bool) -> Iterat
             remedy = f"`.venv/bin/python -m studio.hub {repository.id}` fetches it"
             yield Finding("note", "checkpoint", f"not fetched yet; {remedy}")
             return
-    for finding in CheckpointExam(folder).findings():
+    for finding in CheckpointExam(folder, cache).findings():
         hindered = hindered or finding.verdict == "FAULT"
         yield finding
     if hindered:

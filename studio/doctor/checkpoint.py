@@ -24,9 +24,10 @@ from studio.checkpoint import (
 from studio.doctor.finding import Finding
 from studio.errors import StudioError
 from studio.hub.download import MANIFEST, read_manifest
+from studio.models.kept_folder import refuse_full_disk
 from studio.models.prompt.encoder import OnnxPromptEncoder
 from studio.models.prompt.presets import read_presets
-from studio.models.speech_lm.convert import check_tensors
+from studio.models.speech_lm.convert import check_tensors, converted_bytes, converted_folder
 from studio.models.tensor_files import open_tensors
 from studio.models.weights import WeightsError
 from studio.speech import PROMPT_RATE_HZ
@@ -34,28 +35,32 @@ from studio.text.tokenize import load_tokenizer
 
 
 class CheckpointExam:
-    """One folder, looked at from its names to its numbers. codes: speech codes as each part knows them."""
+    """One folder, looked at from its names to its numbers. cache: where its converted form lies, or will lie."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, cache: Path) -> None:
         self._folder = folder
+        self._cache = cache
         self._layout = layout_of({name for name in (FILE, FILE_3) if (folder / name).is_file()})
-        self._codes: dict[str, int] = {}
+        self._codes: dict[str, int] = {}  # speech codes as each part knows them
 
     def findings(self) -> Iterator[Finding]:
         missing = list(self._missing())
         yield from missing or [Finding("ok", "files", f"all there in {self._folder}")]
         yield from self._as_fetched()
+        known = {finding.detail for finding in missing}
         for subject, look in (
             (self._layout[0][0], self._description),
             (TOKENIZER_FOLDER, self._tokenizer),
             ("speech LM", self._speech_lm),
+            ("converted", self._converted),
             ("flow and vocoder", self._token2wav),
             ("prompt encoders", self._encoders),
             (PRESETS, self._presets),
         ):
             finding = self._tried(subject, look)
-            if finding.detail not in [known.detail for known in missing]:
+            if finding.verdict == "ok" or finding.detail not in known:  # several parts may stumble over one fault
                 yield finding
+            known.add(finding.detail)
         if len(set(self._codes.values())) > 1:
             told = ", ".join(f"{part} {count}" for part, count in self._codes.items())
             detail = f"the parts know different numbers of speech codes ({told}): take all from one checkpoint"
@@ -88,7 +93,7 @@ class CheckpointExam:
     def _tried(self, subject: str, look: Callable[[], str]) -> Finding:
         try:
             return Finding("ok", subject, look())
-        except (StudioError, WeightsError) as error:
+        except (StudioError, WeightsError, OSError) as error:
             return Finding("FAULT", subject, str(error))
 
     def _description(self) -> str:
@@ -109,6 +114,18 @@ class CheckpointExam:
             values = sum(int(np.prod(shape)) for shape in source.shapes.values())
         self._codes["speech LM"] = layout.speech_codes
         return f"{len(source.shapes)} tensors, {values / 1e6:.0f} M values, {layout.speech_codes} speech codes"
+
+    def _converted(self) -> str:
+        """The form that vLLM loads: there, or room for it."""
+        llm, config = llm_file(self._folder), self._folder / TOKENIZER_FOLDER / "config.json"
+        for file in (llm, config):
+            check_file(self._folder, str(file.relative_to(self._folder)))
+        if converted_folder(llm, config, self._cache).is_dir():
+            return f"in {self._cache}"
+        with open_tensors(llm) as source:
+            needed = converted_bytes(source)
+        refuse_full_disk(self._cache, needed)
+        return f"not yet; the first start writes {needed / 1e9:.1f} GB to {self._cache}"
 
     def _token2wav(self) -> str:
         token2wav = load_token2wav(self._folder)

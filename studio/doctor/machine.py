@@ -77,9 +77,8 @@ def _gpu(index: int) -> Finding:
     if capability < LEAST_CAPABILITY:
         return Finding("FAULT", f"GPU {index}", f"{detail}: too old for vLLM; --device cpu works")
     if capability[0] < 8:
-        detail += "; no bfloat16: choose --dtype float16"
-        return Finding("note", f"GPU {index}", detail)
-    return Finding("ok", f"GPU {index}", detail + ", bfloat16")
+        return Finding("note", f"GPU {index}", f"{detail}; no bfloat16 and no batch invariance: float16 is used")
+    return Finding("ok", f"GPU {index}", f"{detail}, bfloat16, batch invariance")
 
 
 def _driver_lines() -> list[str]:

@@ -24,16 +24,19 @@ def make_once(folder: Path, needed_bytes: int, write: Callable[[Path], None]) ->
         return
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        free = shutil.disk_usage(folder.parent).free
-        if free < needed_bytes:
-            raise CheckpointError(
-                "checkpoint.no_space", folder=folder.parent, needed=needed_bytes / 1e9, free=free / 1e9
-            )
+        refuse_full_disk(folder.parent, needed_bytes)
         _sweep(folder.parent, folder.name.rpartition("-")[0])
         _write_beside(folder, write)
     except OSError as error:
         reason = error.strerror or str(error)
         raise CheckpointError("checkpoint.cache", folder=folder.parent, reason=reason) from error
+
+
+def refuse_full_disk(parent: Path, needed_bytes: int) -> None:
+    """Raises CheckpointError where fewer bytes are free than a new folder in parent needs; parent must exist."""
+    free = shutil.disk_usage(parent).free
+    if free < needed_bytes:
+        raise CheckpointError("checkpoint.no_space", folder=parent, needed=needed_bytes / 1e9, free=free / 1e9)
 
 
 def _write_beside(folder: Path, write: Callable[[Path], None]) -> None:

@@ -15,9 +15,11 @@ import torch
 
 from studio.doctor.__main__ import main
 from studio.doctor.checkpoint import CheckpointExam
+from studio.doctor.finding import Finding
 from studio.doctor.packages import pin_findings
 from studio.doctor.speech import judged
 from studio.hub.download import MANIFEST
+from studio.models.speech_lm.convert import converted_folder
 from tests.official_layout import write_official
 from tests.parity.test_frontend_encoder import write_speaker, write_tokenizer
 
@@ -48,6 +50,12 @@ def unset(path: Path, name: str) -> None:
     path.write_text(json.dumps({k: v for k, v in json.loads(path.read_text()).items() if k != name}))
 
 
+def unreadable(path: Path) -> None:
+    """A file that is there and gives an error when it is read, to root too."""
+    path.unlink()
+    path.symlink_to("/proc/self/mem")
+
+
 class Code:
     def __reduce__(self) -> tuple[object, ...]:
         return os.mkdir, ("hacked",)
@@ -55,6 +63,7 @@ class Code:
 
 FAULTS: dict[str, tuple[Callable[[Path], object], str, str]] = {
     "missing weights": (lambda f: (f / "llm.pt").unlink(), "llm.pt", "is missing in"),
+    "weights that may not be read": (lambda f: unreadable(f / "hift.pt"), "hift.pt", "may not be read .* the right"),
     "weights cut short": (lambda f: cut(f / "flow.pt"), "flow and vocoder", "flow.pt in .* is cut short"),
     "code in weights": (lambda f: torch.save({"a": Code()}, f / "hift.pt"), "flow and vocoder", "hift.pt .* code"),
     "code in presets": (lambda f: torch.save({"a": Code()}, f / "spk2info.pt"), "spk2info.pt", "holds code"),
@@ -93,7 +102,10 @@ FAULTS: dict[str, tuple[Callable[[Path], object], str, str]] = {
     ),
     "config without a size": (
         lambda f: unset(f / "CosyVoice-BlankEN/config.json", "hidden_size"),
-        "speech LM", "config.json .*no hidden_size",
+        "CosyVoice-BlankEN", "config.json .*no hidden_size",
+    ),
+    "no tokenizer": (
+        lambda f: shutil.rmtree(f / "CosyVoice-BlankEN"), "CosyVoice-BlankEN/config.json", "is missing in",
     ),
     "tokenizer without merges": (
         lambda f: (f / "CosyVoice-BlankEN/merges.txt").unlink(), "CosyVoice-BlankEN/merges.txt", "is missing",
@@ -105,8 +117,16 @@ FAULTS: dict[str, tuple[Callable[[Path], object], str, str]] = {
 }  # fmt: skip
 
 
+def examined(folder: Path) -> list[Finding]:
+    return list(CheckpointExam(folder, folder).findings())
+
+
+def faults_of(folder: Path) -> list[Finding]:
+    return [finding for finding in examined(folder) if finding.verdict == "FAULT"]
+
+
 def test_a_whole_checkpoint_has_no_fault(folder):
-    found = list(CheckpointExam(folder).findings())
+    found = examined(folder)
     assert {finding.verdict for finding in found} == {"ok"}
     assert "1 preset voices" in next(f.detail for f in found if f.subject == "spk2info.pt")
 
@@ -115,9 +135,9 @@ def test_a_whole_checkpoint_has_no_fault(folder):
 def test_each_fault_is_found_and_named_once(folder, fault):
     spoil, subject, words = FAULTS[fault]
     spoil(folder)
-    faults = [finding for finding in CheckpointExam(folder).findings() if finding.verdict == "FAULT"]
+    faults = faults_of(folder)
     named = [finding for finding in faults if finding.subject == subject]
-    assert len(named) == 1
+    assert len(named) == 1 and len({finding.detail for finding in faults}) == len(faults)
     assert re.search(words, named[0].detail, re.DOTALL), named[0].detail
     assert not Path("hacked").exists()
 
@@ -127,13 +147,24 @@ def test_a_file_that_changed_since_it_was_fetched_is_found(folder):
     content = path.read_bytes()
     listed = {"path": "flow.pt", "size": len(content), "revision": "main", "sha256": "0" * 64}
     (folder / MANIFEST).write_text(json.dumps({"files": [listed]}))
-    (finding,) = [f for f in CheckpointExam(folder).findings() if f.verdict == "FAULT"]
+    (finding,) = faults_of(folder)
     assert finding.subject == "flow.pt" and "the next start fetches it again" in finding.detail
+
+
+def test_a_disk_without_room_for_the_converted_checkpoint_is_told_and_one_that_holds_it_is_not(
+    folder, tmp_path, monkeypatch
+):
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1000))
+    (finding,) = faults_of(folder)
+    assert finding.subject == "converted" and "--cache-dir" in finding.detail
+    converted_folder(folder / "llm.pt", folder / "CosyVoice-BlankEN/config.json", folder).mkdir()
+    assert faults_of(folder) == []
 
 
 def test_a_damaged_listing_is_named_with_the_remedy(folder):
     (folder / MANIFEST).write_text("{")
-    (finding,) = [f for f in CheckpointExam(folder).findings() if f.verdict == "FAULT"]
+    (finding,) = faults_of(folder)
     assert finding.subject == MANIFEST and "Delete it" in finding.detail
 
 

@@ -74,10 +74,19 @@ def convert_checkpoint(llm_path: Path, config_path: Path, cache_dir: Path) -> Co
     config = read_lm_config(config_path)
     with open_tensors(llm_path) as source:
         layout = check_tensors(source, config)
-        folder = cache_dir / f"speech-lm-{_content_hash(llm_path, config_path)}"
-        size = sum(math.prod(shape) * source.dtypes[name].itemsize for name, shape in source.shapes.items())
-        make_once(folder, size, lambda beside: _write(beside, source, config, layout))
+        folder = converted_folder(llm_path, config_path, cache_dir)
+        make_once(folder, converted_bytes(source), lambda beside: _write(beside, source, config, layout))
     return ConvertedLM(folder, layout)
+
+
+def converted_folder(llm_path: Path, config_path: Path, cache_dir: Path) -> Path:
+    """Where the converted form of this content lies, or would lie."""
+    return cache_dir / f"speech-lm-{_content_hash(llm_path, config_path)}"
+
+
+def converted_bytes(source: TensorFile) -> int:
+    """Disk that the converted form needs."""
+    return sum(math.prod(shape) * source.dtypes[name].itemsize for name, shape in source.shapes.items())
 
 
 def read_layout(folder: Path) -> SpeechLmLayout:
