@@ -3,7 +3,8 @@
     python -m studio.training.flow CACHE SPEAKERS TOKENIZER.pt SPEAKER.pt OUT --minutes 13 --device cuda:1
 
 CACHE is what `corpus` decoded. Half of the steps see the block-causal mask of streaming, half everything. Prompts in
-the condition are random in length, some disturbed as a bad recording is, so that real people's prompts work.
+the condition are random in length, some disturbed as a bad recording is, so that real people's prompts work. A share
+of the crops is in voices that no clip has, so that the prompt is what is copied (`widen`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from torch.nn import functional as F
 from studio.models.flow import Flow, training
 from studio.models.flow.layers import WholeView, visibility
 from studio.models.flow.sizes import BLOCK_FRAMES, FlowConfig
-from studio.training import augment, flow_data
+from studio.training import augment, flow_data, widen
 from studio.training.averaging import RunningAverage
 from studio.training.corpus import load_part, part_names, speaker_names
 from studio.training.encode import load_speaker_encoder, load_tokenizer
@@ -99,9 +100,10 @@ def make_step(
 
     def step() -> dict[str, Tensor]:
         tokens, mel, embedding = store.draw(args.rows, args.crop_tokens, chance)
+        embedding = embedding + EMBEDDING_NOISE * torch.randn_like(embedding)
+        mel, embedding = widen.other_voices(mel, embedding, args.other_voices, args.missing_embeddings)
         drawn = draw(mel)
         prompt = disturbed(mel, bin_hz)
-        embedding = embedding + EMBEDDING_NOISE * torch.randn_like(embedding)
         with torch.autocast(device_type, torch.bfloat16, enabled=device_type == "cuda", cache_enabled=False):
             loss = crop_loss(flow, tokens, mel, prompt, embedding, drawn, streaming)
         norm = optimizer.step(loss)
@@ -176,6 +178,7 @@ def train(args: argparse.Namespace) -> None:
     flow = Flow(config).to(args.device).train()
     if args.resume:
         flow.load_state_dict(load_weights(args.resume)[0])
+    widen.add_dropout(flow, args.dropout)
     average = RunningAverage(flow)
     averaged: Flow = average.model
     run.write(
@@ -238,10 +241,17 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--heads", type=int, default=3)
     parser.add_argument("--mid", type=int, default=4)
     parser.add_argument("--ffn", type=int, default=512)
-    parser.add_argument("--ratios", type=float, nargs="+", default=[1.0, 0.9, 1.1, 1.2])
+    parser.add_argument("--ratios", type=float, nargs="+", default=[1.0, 0.8, 0.87, 0.94, 1.07, 1.15, 1.24])
     parser.add_argument(
         "--other-share", type=float, default=0.4, help="clips that are also played at each other ratio"
     )
+    parser.add_argument(
+        "--other-voices", type=float, default=0.4, help="share of the crops in voices that no clip has"
+    )
+    parser.add_argument(
+        "--missing-embeddings", type=float, default=0.2, help="share of the other crops without an embedding"
+    )
+    parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--max-steps", type=int, default=1_000_000)
     parser.add_argument("--report-s", type=float, default=75.0)
     parser.add_argument("--seed", type=int, default=3)

@@ -74,7 +74,9 @@ def recover_speaker_encoder(source: Path, target: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Recover the prompt encoders from a checkpoint.")
-    parser.add_argument("folder", type=Path, help="checkpoint with campplus.onnx and speech_tokenizer_v2.onnx")
+    parser.add_argument(
+        "folder", type=Path, help="checkpoint with campplus.onnx and speech_tokenizer_v2.onnx"
+    )
     parser.add_argument("out", type=Path)
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)

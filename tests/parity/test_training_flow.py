@@ -14,8 +14,8 @@ from studio.models.flow import Flow, training
 from studio.models.flow.sizes import FlowConfig
 from studio.models.prompt.speaker_encoder import SpeakerEncoder, SpeakerEncoderSize
 from studio.models.prompt.speech_tokenizer import SpeechTokenizer, SpeechTokenizerSize
+from studio.training import augment, flow_data, widen
 from studio.training import flow as flow_training
-from studio.training import flow_data
 from studio.training.corpus import Clip, load_part
 from studio.training.encode import tokenise_rows
 from studio.training.signal import log_mel
@@ -160,3 +160,40 @@ def test_a_short_run_learns_and_writes_what_loads(cache, networks, store, tmp_pa
     loaded = Flow.from_tensors(weights)
     assert loaded.config == FlowConfig(**meta["config"])
     assert _loss(loaded, store) < 0.7 * _loss(Flow(loaded.config).eval(), store)
+
+
+def test_a_warped_voice_is_higher_by_the_factor():
+    bins_hz = augment.mel_bin_hz(80, "slaney")
+    mel = torch.full((2, 5, 80), -9.0)
+    mel[:, :, [12, 50]] = 0.0
+    higher = widen.warped(mel, torch.tensor([1.0, 1.15]))
+    torch.testing.assert_close(higher[0], mel[0], atol=1e-3, rtol=0)  # places are float32
+    for peak, part in ((12, slice(0, 30)), (50, slice(30, 80))):
+        found_hz = bins_hz[part][higher[1, 0, part].argmax()]
+        step_hz = bins_hz[peak + 1] - bins_hz[peak]
+        assert abs(found_hz - 1.15 * bins_hz[peak]) < step_hz
+
+
+def test_other_voices_are_a_share_of_the_rows_and_half_of_them_lose_their_embedding():
+    torch.manual_seed(3)
+    mel, embedding = torch.randn(2000, 4, 80), torch.ones(2000, 192)
+    same, kept = widen.other_voices(mel, embedding, 0.0, 0.0)
+    assert torch.equal(same, mel) and torch.equal(kept, embedding)
+    other, left = widen.other_voices(mel, embedding, 0.4, 0.1)
+    changed = (other != mel).flatten(1).any(1)
+    missing = left.abs().sum(1) == 0
+    assert changed.float().mean() == pytest.approx(0.4, abs=0.05)
+    assert missing[changed].float().mean() == pytest.approx(0.5, abs=0.08)
+    assert missing[~changed].float().mean() == pytest.approx(0.1, abs=0.05)
+
+
+def test_dropout_is_for_training_alone():
+    torch.manual_seed(4)
+    flow = Flow(TINY)
+    plain = Flow(TINY)
+    plain.load_state_dict(flow.state_dict())
+    widen.add_dropout(flow, 0.5)
+    tokens, embedding = torch.randint(0, 729, (30,)), torch.randn(192)
+    prompt = torch.randint(0, 729, (10,)), torch.randn(20, 80), embedding
+    assert torch.equal(flow.eval().synthesize(tokens, *prompt), plain.eval().synthesize(tokens, *prompt))
+    assert not torch.equal(flow.train().synthesize(tokens, *prompt), plain.synthesize(tokens, *prompt))
