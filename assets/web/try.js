@@ -1,15 +1,18 @@
-// A sentence said in a voice, as a finished sound to play: for short trials, not for listening while it is made.
+// A sentence or a clip said in a voice, as a finished sound to play: for short ones, not for listening while it is made.
 import { ask } from "./page.js";
 import { RATE } from "./sink.js";
 import { wavBlob } from "./wav.js";
 
 const RETRIES = 5;
 
-// body: the JSON of POST /v1/audio/speech. Waits for a place where all are taken; gives the address of a wav.
-export async function trial(body, signal) {
+// body: the JSON of POST /v1/audio/speech.
+export const trial = (body, signal) => finished("v1/audio/speech", { ...body, response_format: "pcm" }, signal);
+
+// body: of a route that answers with pcm. Waits for a place where all are taken; gives the address of a wav.
+export async function finished(path, body, signal) {
   for (let left = RETRIES; ; left--) {
     try {
-      const reply = await ask("v1/audio/speech", { method: "POST", signal, body: { ...body, response_format: "pcm" } });
+      const reply = await ask(path, { method: "POST", signal, body });
       const samples = new Int16Array(await reply.arrayBuffer());
       return URL.createObjectURL(wavBlob([samples], samples.length, RATE));
     } catch (error) {

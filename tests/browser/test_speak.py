@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import io
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 import soundfile
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from studio.backends.fake import Finish, Say, WaitFor
 from tests.api.conftest import Service
 from tests.browser.conftest import PHONE, OpenPage
-from tests.browser.studio_page import StudioPage
+from tests.browser.studio_page import PROMPTS, StudioPage
 from tests.browser.test_page import GRADIOS_OWN, faults
 
 WORDS = "one two three four"
@@ -80,6 +81,42 @@ def test_speak_offers_only_sounds_and_modes_that_the_model_honours(open_on_fakes
     expect(option(page, "mode").locator("option")).to_have_count(1 + len(spoken))
     more_options(page)
     expect(page.page.locator("#instructions")).to_be_visible(visible="instruct" in spoken)
+
+
+def test_what_the_model_does_not_honour_is_absent_from_the_page(open_on_fakes: OpenPage) -> None:
+    page = open_on_fakes()
+
+    def lesser(route: Route) -> None:
+        reply = route.fetch()
+        listed = reply.json()
+        listed["data"][0] |= {"modes": ["zero_shot"], "sound_tags": []}
+        route.fulfill(response=reply, json=listed)
+
+    expect(page.page.locator("#convert summary")).to_be_visible()
+    page.page.route("**/v1/models", lesser)
+    page.page.reload()
+    expect(page.page.locator("#convert [data-state]")).to_have_attribute("data-state", "absent")
+    expect(page.page.locator("#speech-options [data-state]")).to_have_attribute("data-state", "ready")
+    more_options(page)
+    for part in ("#convert summary", "#mode", "#instructions", "#speech-tools [data-part=sounds]"):
+        expect(page.page.locator(part)).to_be_hidden()
+
+
+def test_clip_is_said_in_the_picked_voice_and_a_bad_one_is_refused(
+    open_on_fakes: OpenPage, fakes: Service, tmp_path: Path
+) -> None:
+    page = open_on_fakes()
+    panel = page.page.locator("#convert")
+    panel.locator("summary").click()
+    bad = tmp_path / "clip.wav"
+    bad.write_bytes(b"no sound")
+    for file, is_good in ((bad, False), (PROMPTS / "af_kore_en.flac", True)):
+        panel.locator("input[type=file]").set_input_files(file)
+        panel.get_by_role("button", name="Convert").click()
+        expect(panel.locator("audio")).to_be_visible(visible=is_good)
+        expect(panel.get_by_role("alert")).to_be_visible(visible=not is_good)
+    assert not fakes.lm.prompts  # no LM is asked
+    assert faults(page) - GRADIOS_OWN == set()
 
 
 def test_pronunciation_is_added_heard_marked_and_deleted(open_on_fakes: OpenPage) -> None:

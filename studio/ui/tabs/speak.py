@@ -64,6 +64,7 @@ def speech_column(i18n: gr.I18n) -> Speech:
         gr.HTML(html_template=SEED_TEMPLATE, elem_id="seed-holds", padding=False)
     with gr.Accordion(i18n("words.title"), open=False, elem_id="words"):
         own_html("words", "mountWords", "words", "words-list")
+    own_html("convert", "mountConvert", "convert", "convert")
     return Speech(text, examples, speak, stop, seed)
 
 

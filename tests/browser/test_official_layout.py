@@ -1,0 +1,88 @@
+"""A checkpoint in the official layout on the page: each mode that it honours is asked for by hand and is heard.
+
+The weights have mini sizes and are random, so it speaks noise; one start of the real engine serves all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from studio.speech import SOUND_TAGS
+from tests.browser.conftest import OpenPage, opening
+from tests.browser.studio_page import WAIT_MS, StudioPage
+from tests.browser.test_speak import bodies, more_options, option
+from tests.official_layout import write_official
+from tests.parity.conftest import FIXTURES
+from tests.real_studio import RealStudio
+
+TEXT = "Hi."
+PRESET = "中文女"
+TOKEN_MS = 40
+DURATION = "a => new Promise(is => a.duration ? is(a.duration) : a.onloadedmetadata = () => is(a.duration))"
+CLIP = FIXTURES / "signal_16k.wav"
+ENGINE = ("--kv-cache-gib", "0.1", "--max-num-seqs", "2", "--max-model-len", "2048", "--log-level", "warning")
+
+
+@pytest.fixture(scope="module")
+def official(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealStudio]:
+    folder = write_official(tmp_path_factory.mktemp("checkpoint") / "official")
+    studio = RealStudio(tmp_path_factory.mktemp("studio"), "--model-dir", str(folder), *ENGINE)
+    try:
+        studio.start()
+        studio.wait_ready()
+        yield studio
+    finally:
+        studio.stop()
+
+
+@pytest.fixture
+def open_official(chromium: Browser, official: RealStudio) -> Iterator[OpenPage]:
+    with opening(chromium, official.url) as open_one:
+        yield open_one
+
+
+def test_official_layout_speaks_on_the_page_in_every_mode_it_honours(open_official: OpenPage) -> None:
+    page = open_official()
+    sent = bodies(page.page)
+    expect(page.page.locator("#speech-tools [data-part=sounds] option")).to_have_count(len(SOUND_TAGS))
+    more_options(page)
+    offered = option(page, "mode").locator("option").evaluate_all("all => all.map(one => one.value)")
+    assert offered == ["", "zero_shot", "cross_lingual", "instruct", "preset"]
+    for mode in ("zero_shot", "cross_lingual"):
+        option(page, "mode").select_option(mode)
+        assert_heard(page)
+    option(page, "mode").select_option("instruct")
+    option(page, "instructions").fill("Speak slowly.")
+    assert_heard(page)
+    option(page, "mode").select_option("")
+    option(page, "instructions").fill("")
+    page.pick(PRESET)
+    assert_heard(page)
+    asked = [(body.get("mode"), body.get("instructions")) for body in sent]
+    expected = [("zero_shot", None), ("cross_lingual", None), ("instruct", "Speak slowly."), (None, None)]
+    assert asked == expected and len({body["voice"] for body in sent[:3]}) == 1 != sent[3]["voice"]
+
+
+def test_official_layout_says_a_clip_in_another_voice_on_the_page(open_official: OpenPage) -> None:
+    page = open_official()
+    panel = page.page.locator("#convert")
+    panel.locator("summary").click()
+    panel.get_by_role("button", name="Convert").click()
+    expect(panel.get_by_role("alert")).to_contain_text("No clip was sent")
+    panel.locator("input[type=file]").set_input_files(CLIP)
+    panel.get_by_role("button", name="Convert").click()
+    sound = panel.locator("audio")
+    expect(sound).to_be_visible(timeout=WAIT_MS)
+    expect(panel.get_by_role("alert")).to_be_hidden()
+    seconds = sound.evaluate(DURATION)
+    assert seconds > 0.5 and round(seconds * 1000) % TOKEN_MS == 0
+    expect(panel.get_by_role("link")).to_have_attribute("href", sound.get_attribute("src") or "")
+
+
+def assert_heard(page: StudioPage) -> None:
+    """Sound in whole tokens, heard to its end; what it says is up to random weights."""
+    heard = page.hear(TEXT)
+    assert heard.played_ms == heard.total_ms >= 2 * TOKEN_MS and heard.total_ms % TOKEN_MS == 0
