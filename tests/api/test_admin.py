@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 import threading
 
 import httpx
@@ -37,15 +39,42 @@ def speech(service: Service, text: str = "one two three") -> httpx.Response:
     return httpx.post(f"{service.url}/v1/audio/speech", json=body, timeout=60)
 
 
-def test_every_admin_route_refuses_who_has_not_entered(looked_after: Service) -> None:
-    routes = [r for r in looked_after.app.routes if isinstance(r, APIRoute) and r.path.startswith("/admin/")]
-    named = [r for r in routes if r.path not in ("/admin/login", "/admin/{path:path}")]
-    assert len(named) >= 10
-    for route in named:
-        path = route.path.format(request_id="x", name="x", path="x")
+WAYS_IN = {"/admin/login", "/admin/oidc/login", "/admin/oidc/callback"}
+ANYWHERE_ELSE = "/admin/{path:path}"
+"""What no other route has: 404."""
+
+
+def test_every_admin_route_refuses_who_has_not_entered(start_service) -> None:
+    provider = ("--oidc-issuer", "https://provider.example", "--oidc-client-id", "x", "--oidc-admins=sub=1")
+    service = start_service("--admin-password", PASSWORD, *provider)
+    routes = [r for r in service.app.routes if isinstance(r, APIRoute) and r.path.startswith("/admin")]
+    assert {r.path for r in routes} > WAYS_IN | {ANYWHERE_ELSE, "/admin/live", "/admin/apply", "/admin/export"}
+    for route in routes:
+        if route.path in WAYS_IN | {ANYWHERE_ELSE}:
+            continue
+        path = re.sub("{[^}]+}", "x", route.path)
         for method in route.methods:
-            reply = httpx.request(method, looked_after.url + path, json={"changes": {}, "settings": {}})
-            assert (reply.status_code, reply.json()["error"]["code"]) == (401, "admin_only"), (method, path)
+            for cookie in ("", "made-up"):
+                reply = httpx.request(method, service.url + path, json={}, cookies={"studio_admin": cookie})
+                assert (reply.status_code, reply.json()["error"]["code"]) == (401, "admin_only"), (method, path)
+
+
+def test_admin_tab_has_no_handlers_and_holds_no_data(looked_after: Service) -> None:
+    config = httpx.get(f"{looked_after.url}/config").json()
+    (tab,) = (c["id"] for c in config["components"] if c["props"].get("elem_id") == "tab-admin")
+    inside = ids_below(config["layout"], tab)
+    assert len(inside) == 1  # the frame
+    for handler in config["dependencies"]:
+        touched = {target for target, _ in handler["targets"]} | {*handler["inputs"], *handler["outputs"]}
+        assert not touched & inside
+    assert PASSWORD not in json.dumps(config)
+
+
+def ids_below(node: dict, wanted: int, found: bool = False) -> set[int]:
+    """The components within one of the layout."""
+    children = node.get("children") or []
+    own = {child["id"] for child in children} if found or node["id"] == wanted else set()
+    return own.union(*(ids_below(child, wanted, found or node["id"] == wanted) for child in children))
 
 
 def test_token_of_the_start_lets_one_person_in(start_service) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import httpx
 import pytest
+from starlette.routing import BaseRoute, Mount, Route
 
 from studio.api.guard import SESSION_COOKIE
 
@@ -49,6 +51,32 @@ def test_without_the_key_only_figures_and_static_files_are_open(locked) -> None:
         assert (reply.status_code, reply.json()["error"]["code"]) == (401, "invalid_api_key"), path
     for path in OPEN:
         assert httpx.get(f"{locked.url}/{path}").status_code == 200, path
+
+
+WHOLE_FOLDERS = ("/web", "/listen/")
+"""Static files; and the raters' pages, whose addresses hold a token of their own."""
+
+
+def every_route(routes: Iterable[BaseRoute], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Method and path of each route of ours and of Gradio's, whose application is mounted among them."""
+    for route in routes:
+        path = prefix + getattr(route, "path", "")
+        if isinstance(route, Mount):
+            yield from every_route(route.routes, path)
+            yield "GET", f"{path}/x"
+        elif isinstance(route, Route):
+            yield from ((method, path) for method in sorted(route.methods or ()))
+
+
+def test_every_route_of_ours_and_of_gradio_refuses_who_has_no_key(locked) -> None:
+    found = {(method, re.sub("{[^}]+}", "x", path)) for method, path in every_route(locked.app.routes)}
+    gradio = {"/gradio_api/queue/join", "/gradio_api/queue/data", "/gradio_api/upload", "/gradio_api/run/x", "/config"}
+    assert gradio | {"/v1/audio/speech", "/v1/x", "/admin/live"} <= {path for _, path in found}
+    closed = [(m, p) for m, p in sorted(found) if p[1:] not in OPEN and not p.startswith(WHOLE_FOLDERS)]
+    with httpx.Client(base_url=locked.url) as client:
+        for method, path in closed:
+            reply = client.request(method, path or "/", json={} if method in ("POST", "PUT", "PATCH") else None)
+            assert reply.status_code == 401 and "set-cookie" not in reply.headers, (method, path)
 
 
 def test_bearer_of_the_key_passes_and_gets_the_page_with_a_cookie(locked) -> None:
