@@ -4,7 +4,7 @@ StudioError
   ClientError
     InvalidRequest        400  a field is missing, empty, too long or out of range
     Unauthorized          401  no key, or a wrong one
-      AdminRefused        401  no session of an administrator, or a wrong password
+      AdminRefused        401  no session of an administrator, a wrong password, or a sign-in that proves nothing
     AdminBusy             409  settings are being changed already
     AdminLocked           429  too many wrong passwords
     CrossSite             403  a form or script of another site
@@ -29,6 +29,7 @@ StudioError
   RequestAborted          499  the listener left; counted, never shown
   CheckpointError         500  a weight file that does not fit, and the first key of it
   HubError                502  the checkpoint cannot be fetched from its hub
+  ProviderError           502  the OpenID provider does not answer, or not as one does
   SettingsError           500  a setting with an unknown name or an impossible value; start-up stops
 """
 
@@ -206,6 +207,11 @@ class CheckpointError(StudioError):
 class HubError(StudioError):
     http_status = 502
     code = "hub"
+
+
+class ProviderError(StudioError):
+    http_status = 502
+    code = "openid_provider"
 
 
 class SettingsError(StudioError):

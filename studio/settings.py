@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
@@ -26,6 +27,12 @@ from studio.speech import Sampling
 PREFIX = "STUDIO_"
 ROOT = Path(__file__).resolve().parent.parent
 Applies = Literal["restart", "next request"]
+SPACE_SIGN_IN = {
+    "oidc_issuer": "OPENID_PROVIDER_URL", "oidc_client_id": "OAUTH_CLIENT_ID",
+    "oidc_client_secret": "OAUTH_CLIENT_SECRET", "oidc_scopes": "OAUTH_SCOPES",
+}
+"""Settings, and the variables that a Hugging Face Space with `hf_oauth: true` gives them by."""
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def knob(default: object, description: str, *, group: str, unit: str = "", applies: Applies = "restart", **bounds: Any) -> Any:
@@ -45,6 +52,11 @@ class Settings(BaseModel):
     ssl_keyfile: str = knob("", "TLS private key.", group="server")
     api_key: str = knob("", "If set, the page asks for this key and /v1 for `Authorization: Bearer` with it; /health and /metrics stay open.", group="server")
     admin_password: str = knob("", "Password of the Admin tab; empty: a token that works once is printed at each start.", group="server")
+    oidc_issuer: str = knob("", "OpenID provider by which administrators may sign in as well, such as https://huggingface.co; empty: that of a Space with hf_oauth, else none.", group="server")
+    oidc_client_id: str = knob("", "What the provider knows this studio by.", group="server")
+    oidc_client_secret: str = knob("", "The secret that goes with it; empty: the provider asks for none.", group="server")
+    oidc_scopes: str = knob("openid profile email", "What the provider is asked to tell.", group="server")
+    oidc_admins: str = knob("", "Who of its people is an administrator: claim=value, comma separated, such as sub=5f1a or email=ada@example.org or groups=ops; empty: nobody.", group="server")
     allowed_origins: str = knob("", "Other sites' origins that may call /v1 from a browser, comma separated.", group="server")
     page: bool = knob(True, "Serve the page; false: the API alone, which needs no Gradio.", group="server")
     log_level: Literal["debug", "info", "warning", "error"] = knob("info", "Least severe line that is logged.", group="server")
@@ -103,7 +115,12 @@ class Settings(BaseModel):
 
     def for_worker(self) -> dict[str, object]:
         """The settings as plain values for a worker process, which picks what it needs; cache_dir is resolved."""
-        return self.model_dump(exclude={"api_key", "admin_password"}) | {"cache_dir": str(self.folder("cache"))}
+        return self.model_dump(exclude={"api_key", "admin_password", "oidc_client_secret"}) | {"cache_dir": str(self.folder("cache"))}
+
+    def admins(self) -> tuple[tuple[str, str], ...]:
+        """oidc_admins as claims and the value that each must have or hold."""
+        entries = (entry.strip().partition("=") for entry in self.oidc_admins.split(",") if entry.strip())
+        return tuple((claim, value) for claim, _, value in entries)
 
     def folder(self, name: str) -> Path:
         """A folder of ours below data_dir, made when missing; name "cache" honours cache_dir."""
@@ -137,12 +154,35 @@ def load(argv: Sequence[str], environ: Mapping[str, str] | None = None) -> Setti
     merged.update(_known(flags, "--", str))
     if environ.get("HF_ENDPOINT") and merged.get("hub", "huggingface") == "huggingface":
         merged.setdefault("hub_endpoint", environ["HF_ENDPOINT"])
+    if environ.get("SPACE_ID") and "oidc_issuer" not in merged:
+        merged.update({name: environ[theirs] for name, theirs in SPACE_SIGN_IN.items() if theirs in environ})
     try:
-        return Settings.model_validate(merged)
+        return _checked(Settings.model_validate(merged))
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0])
         raise SettingsError("settings.bad", name=name, value=merged.get(name), reason=first["msg"]) from None
+
+
+def _checked(settings: Settings) -> Settings:
+    """The settings, if those of signing in go together; raises SettingsError otherwise."""
+    if settings.oidc_issuer and not is_safe_address(settings.oidc_issuer):
+        raise SettingsError("settings.oidc_issuer", value=settings.oidc_issuer)
+    if settings.oidc_issuer and not settings.oidc_client_id:
+        raise SettingsError("settings.oidc_client")
+    if wrong := [claim or value for claim, value in settings.admins() if not (claim and value)]:
+        raise SettingsError("settings.oidc_admins", value=wrong[0])
+    return settings
+
+
+def is_safe_address(address: object) -> bool:
+    """Whether this is an https address, or one of this machine: nobody in between reads what is said there."""
+    try:
+        parts = urlsplit(address if isinstance(address, str) else "")
+        known, _ = parts.hostname, parts.port
+    except ValueError:
+        return False
+    return bool(known) and (parts.scheme == "https" or (parts.scheme == "http" and known in LOOPBACK))
 
 
 def _known(given: Mapping[str, object], prefix: str, to_name: Any) -> dict[str, object]:

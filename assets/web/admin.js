@@ -1,6 +1,7 @@
 // The Admin tab: asks for the password, then shows /admin/live once a second while the tab is seen.
 import { ask, loaded, say, sayIn } from "./page.js";
 import { drawBars, drawLine, STAGES } from "./admin_charts.js";
+import { showWays } from "./admin_door.js";
 import { Knobs } from "./admin_knobs.js";
 import { table } from "./elements.js";
 
@@ -26,6 +27,7 @@ class Admin {
     this.part = (name) => root.querySelector(`[data-part=${name}]`);
     this.knobs = new Knobs(this.part, (error) => this.failed(error));
     this.looks = 0;
+    showWays(this.part);
     this.part("door").addEventListener("submit", (event) => { event.preventDefault(); this.enter(); });
     this.part("leave").addEventListener("click", () => this.leave());
     this.part("span").addEventListener("click", () => this.otherSpan());

@@ -1,18 +1,27 @@
-"""Who may look after the engine: one password, or a token that is printed at the start and works once."""
+"""Who may look after the engine, and until when: a password, a token that works once, or another proof of who it is."""
 
 from __future__ import annotations
 
 import hashlib
 import secrets
 from collections import deque
+from typing import NamedTuple
 
 from studio.errors import AdminLocked, AdminRefused
 from studio.protocols import Clock
 
 ADMIN_COOKIE = "studio_admin"
 SESSION_S = 12 * 3600.0
+"""A session's bound, which use does not move: who is no administrator any more is out by then."""
 FAILURES = 5
 FAILURE_WINDOW_S = 60.0
+
+
+class Session(NamedTuple):
+    """name: who it is; of a password, which everybody may know, part of the cookie's digest."""
+
+    name: str
+    end_s: float
 
 
 class AdminAccess:
@@ -24,7 +33,7 @@ class AdminAccess:
     def __init__(self, password: str, clock: Clock) -> None:
         self._password = password
         self._clock = clock
-        self._sessions: dict[str, float] = {}  # digest of a cookie -> when it ends
+        self._sessions: dict[str, Session] = {}  # by the digest of a cookie
         self._failures: deque[float] = deque(maxlen=FAILURES)
         self.token = "" if password else secrets.token_urlsafe(18)
 
@@ -39,21 +48,25 @@ class AdminAccess:
             self._failures.append(now_s)
             raise AdminRefused("admin.wrong" if self._password or self.token else "admin.token_used")
         self.token = ""
+        return self.let_in()
+
+    def let_in(self, name: str = "") -> str:
+        """A new session's cookie, for somebody whom the caller knows to be an administrator."""
         cookie = secrets.token_urlsafe(24)
-        self._sessions[_digest(cookie)] = now_s + SESSION_S
+        digest = _digest(cookie)
+        self._sessions[digest] = Session(name or digest[:8], self._clock() + SESSION_S)
         return cookie
 
     def leave(self, cookie: str) -> None:
         self._sessions.pop(_digest(cookie), None)
 
     def who(self, cookie: str) -> str:
-        """A short name of the session, for the log. Raises AdminRefused if there is none, or it has ended."""
-        found = _digest(cookie)
+        """The name of the session, for the log. Raises AdminRefused if there is none, or it has ended."""
         now_s = self._clock()
-        self._sessions = {name: end_s for name, end_s in self._sessions.items() if end_s > now_s}
-        if found not in self._sessions:
+        self._sessions = {digest: session for digest, session in self._sessions.items() if session.end_s > now_s}
+        if (found := self._sessions.get(_digest(cookie))) is None:
             raise AdminRefused("admin.needed")
-        return found[:8]
+        return found.name
 
 
 def _digest(cookie: str) -> str:

@@ -13,6 +13,7 @@ from studio.admin.log import ChangeLog
 from studio.admin.monitor import Monitor
 from studio.admin.planner import LmSizes, Machine, Plan, plan
 from studio.admin.processes import ProcessMeter
+from studio.admin.sign_in import SignIn, sign_in_of
 from studio.admin.tuning import TunedWorker, Tuning
 from studio.engine.engine import Engine, EngineLimits
 from studio.settings import Settings
@@ -40,6 +41,8 @@ class Office:
     monitor: Monitor
     tuning: Tuning
     log: ChangeLog
+    sign_in: SignIn | None = None
+    """None where no provider is set, or none of its people is an administrator."""
     _sampling: asyncio.Task[None] | None = field(default=None, repr=False)
 
     def start(self) -> None:
@@ -86,4 +89,4 @@ def open_office(
 
     tuning = Tuning(engine, workers, settings, log, planned, apply, self_test)
     access = AdminAccess(settings.admin_password, time.monotonic)
-    return Office(access, Monitor(engine, ProcessMeter(pids)), tuning, log)
+    return Office(access, Monitor(engine, ProcessMeter(pids)), tuning, log, sign_in_of(settings))

@@ -11,11 +11,12 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from pydantic import BaseModel, Field
 
-from studio.admin.access import ADMIN_COOKIE, SESSION_S
+from studio.admin.access import ADMIN_COOKIE
 from studio.admin.knobs import rows, tunable
 from studio.admin.log import ChangeLog
 from studio.admin.office import Office
 from studio.admin.tuning import Tuning
+from studio.api.sign_in import let_in, sign_in_router
 from studio.engine.engine import Engine
 from studio.errors import NotFound
 
@@ -54,13 +55,7 @@ def admin_router(office: Office, engine: Engine) -> APIRouter:
     @open_router.post("/login")
     async def enter(entry: Entry, request: Request) -> Response:
         cookie = access.enter(entry.password)
-        reply = JSONResponse({"ok": True}, headers=NO_STORE)
-        path = f"{request.scope.get('root_path', '')}/admin"
-        reply.set_cookie(
-            ADMIN_COOKIE, cookie, max_age=int(SESSION_S), path=path, httponly=True, samesite="strict",
-            secure=request.url.scheme == "https",
-        )  # fmt: skip
-        return reply
+        return let_in(JSONResponse({"ok": True}, headers=NO_STORE), request, cookie)
 
     @router.post("/logout")
     async def leave(request: Request) -> dict[str, bool]:
@@ -85,6 +80,8 @@ def admin_router(office: Office, engine: Engine) -> APIRouter:
     both = APIRouter()
     both.include_router(open_router)
     both.include_router(router)
+    if office.sign_in is not None:
+        both.include_router(sign_in_router(access, office.sign_in))
     return both
 
 

@@ -9,13 +9,15 @@ from starlette.requests import HTTPConnection
 
 from studio.api.asgi import Asgi, Message, Receive, Scope, Send, path_of
 from studio.api.errors import language_of, reply
-from studio.api.guard import SESSION_COOKIE, Guard
+from studio.api.guard import SESSION_COOKIE, Guard, public_origin
 from studio.errors import CrossSite, Unauthorized
 from studio.messages import render
 
 OPEN_PATHS = ("/health", "/metrics", "/favicon.ico")
 OPEN_FOLDERS = ("/web/", "/listen/")
 """Static files; and the raters' pages, whose address holds a token of their own."""
+LINKED_PATHS = ("/", "/admin/oidc/callback")
+"""Where another site may send a browser: a link to the page, and the way back from the OpenID provider."""
 SESSION_LIFE_S = 365 * 24 * 3600
 """A person's takes and scripts are found by the cookie, so it outlives the browser."""
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
@@ -65,8 +67,8 @@ class Gate:
     def _may_pass(self, request: HTTPConnection, path: str) -> bool:
         if self._guard.has_key(request):
             return True
-        # A link on another site may lead to the page, but nothing else there may use the page's cookie.
-        return self._guard.has_session(request) and (path == "/" or not self._guard.is_foreign(request))
+        # Nothing else on another site may use the page's cookie.
+        return self._guard.has_session(request) and (path in LINKED_PATHS or not self._guard.is_foreign(request))
 
     def _enter(self, request: HTTPConnection) -> Response:
         """To the page with its cookie and without the key in the address."""
@@ -81,7 +83,7 @@ class Gate:
         )
 
     def _cookie(self, request: HTTPConnection) -> str:
-        secure = "; Secure" if request.url.scheme == "https" else ""
+        secure = "; Secure" if public_origin(request).startswith("https:") else ""
         session = f"{SESSION_COOKIE}={self._guard.new_session()}; Max-Age={SESSION_LIFE_S}"
         return f"{session}; Path=/; HttpOnly; SameSite=Lax{secure}"
 

@@ -83,6 +83,21 @@ def _mark(session: str, api_key: str) -> str:
     return hashlib.blake2b(session.encode("utf-8", "replace"), key=key, digest_size=12).hexdigest()
 
 
+def public_origin(request: HTTPConnection) -> str:
+    """scheme://host as the browser knows it: what a proxy says in its headers, else what was asked for.
+
+    Only the caller itself can make these up, and they serve nothing but its own cookies and addresses.
+    """
+    scheme = _first(request, "x-forwarded-proto") or request.url.scheme
+    host = _first(request, "x-forwarded-host") or request.headers.get("host") or request.url.netloc
+    return f"{'https' if scheme in ('https', 'wss') else 'http'}://{host}"
+
+
+def _first(request: HTTPConnection, header: str) -> str:
+    """What the outermost of several proxies wrote."""
+    return request.headers.get(header, "").partition(",")[0].strip().lower()
+
+
 def same_origin(request: HTTPConnection) -> bool:
     """False for a form or script of another site, as far as the browser tells."""
     return request.headers.get("sec-fetch-site") in (None, "same-origin", "none")

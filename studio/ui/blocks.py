@@ -28,6 +28,8 @@ STATUS_TEMPLATE = (
     "<span class='engine-dot' aria-hidden='true'></span><span data-part='text'></span>"
     "<progress data-part='bar' max='1' value='0' aria-label='engine'></progress></div>"
 )
+OPEN_TAB = "() => ({ __type__: 'update', ...(location.hash === '#admin' ? { selected: 'admin' } : {}) })"
+"""The address /#admin opens that tab: the way back from signing in leads there."""
 
 
 def translations() -> gr.I18n:
@@ -108,9 +110,10 @@ def build_page(
                 takes_tab()
             with gr.Tab(i18n("tab.listening"), id="listening"):
                 listening_tab()
-            with gr.Tab(i18n("tab.admin"), id="admin"):
-                admin_tab()
+            with gr.Tab(i18n("tab.admin"), id="admin", elem_id="tab-admin"):
+                admin_tab(settings)
         client_api(functions)
+        blocks.load(fn=None, outputs=tabs, js=OPEN_TAB)
         wire_restore(restore, tabs, speech.text, source.voice, speech.seed, store)
         gr.Markdown(i18n("page.footer"), elem_id="footer")
     blocks.queue(api_open=False, default_concurrency_limit=8, max_size=64)

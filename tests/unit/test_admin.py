@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -14,6 +16,8 @@ from studio.admin.kv_pages import kv_pages
 from studio.admin.monitor import COARSE_EVERY, FINE_SAMPLES, Monitor
 from studio.admin.planner import LmSizes, Machine, plan
 from studio.admin.processes import ProcessMeter
+from studio.admin.provider import Client, Provider
+from studio.admin.sign_in import FLOW_S, Answer, SignIn
 from studio.backends.fake import ManualClock
 from studio.checkpoint import TOKENIZER_FOLDER, Checkpoint
 from studio.engine.stats import EngineState, EngineStats, Histogram, InFlight
@@ -163,3 +167,38 @@ def test_monitor_keeps_ten_minutes_finely_and_a_day_by_the_minute() -> None:
     assert coarse["kv"] == [0.5] * len(coarse["t"])
     shown = json.loads(monitor.live)
     assert shown["pages"]["difference"] == 50 - 2
+
+
+def test_session_of_somebody_who_is_known_has_the_name_and_the_same_bound() -> None:
+    clock = ManualClock()
+    access = AdminAccess("secret", clock)
+    cookie = access.let_in("ada")
+    clock.advance(SESSION_S - 1)
+    assert access.who(cookie) == "ada"  # using it does not make it last longer
+    clock.advance(1)
+    with pytest.raises(AdminRefused):
+        access.who(cookie)
+
+
+class Published(Provider):
+    """A provider whose document was read, so that nothing is asked over the network."""
+
+    async def _published(self) -> dict[str, str]:
+        return {"issuer": "https://id.example", "authorization_endpoint": "https://id.example/authorize"}
+
+
+async def test_sign_in_that_is_begun_ends_within_ten_minutes_or_is_begun_anew() -> None:
+    clock = ManualClock()
+    sign_in = SignIn(Published("https://id.example", Client("studio", "", "openid")), (("sub", "1"),), clock)
+    address, cookie = await sign_in.begin("https://studio.example/back")
+    state = parse_qs(urlsplit(address).query)["state"][0]
+    answer = Answer(state, error="access_denied")
+    with pytest.raises(AdminRefused, match="access_denied"):
+        await sign_in.end(cookie, answer, "")
+    with pytest.raises(AdminRefused, match="iss"):
+        await sign_in.end(cookie, replace(answer, iss="https://evil.example"), "")
+    later = f"{int(FLOW_S) * 9}.{cookie.partition('.')[2]}"
+    clock.advance(FLOW_S + 1)
+    for given in (cookie, later, ""):
+        with pytest.raises(AdminRefused, match="too long ago"):
+            await sign_in.end(given, answer, "")

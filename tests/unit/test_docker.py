@@ -149,7 +149,8 @@ def test_compose_starts_one_target_per_profile_and_keeps_the_library() -> None:
         volumes = [json.loads(rest) for word, rest in stages()[target] if word == "VOLUME"][-1]
         assert sorted(mounted) == sorted(volumes) and mounted["/data"] in compose["volumes"]
         passed = {name for name, value in service["environment"].items() if value is None}
-        assert passed == {"STUDIO_API_KEY", "STUDIO_ADMIN_PASSWORD", "HF_ENDPOINT"}
+        sign_in = {f"STUDIO_OIDC_{name}" for name in ("ISSUER", "CLIENT_ID", "CLIENT_SECRET", "ADMINS")}
+        assert passed == {"STUDIO_API_KEY", "STUDIO_ADMIN_PASSWORD", "HF_ENDPOINT"} | sign_in
         for name in service["environment"].keys() - {"HF_ENDPOINT"}:
             assert name.removeprefix("STUDIO_").lower() in Settings.model_fields
 

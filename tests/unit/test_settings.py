@@ -58,3 +58,40 @@ def test_a_space_listens_on_all_addresses_unless_told_otherwise() -> None:
     assert load([], {}).host == "127.0.0.1"
     assert load([], {"SPACE_ID": "me/studio"}).host == "0.0.0.0"
     assert load(["--host", "127.0.0.1"], {"SPACE_ID": "me/studio"}).host == "127.0.0.1"
+
+SPACE = {
+    "SPACE_ID": "me/studio", "OPENID_PROVIDER_URL": "https://huggingface.co", "OAUTH_CLIENT_ID": "app",
+    "OAUTH_CLIENT_SECRET": "s", "OAUTH_SCOPES": "openid profile",
+}  # fmt: skip
+
+
+def test_a_space_with_oauth_brings_its_provider_but_no_administrator() -> None:
+    found = load([], SPACE)
+    assert (found.oidc_issuer, found.oidc_client_id) == ("https://huggingface.co", "app")
+    assert (found.oidc_client_secret, found.oidc_scopes, found.admins()) == ("s", "openid profile", ())
+    assert load([], {name: value for name, value in SPACE.items() if name != "SPACE_ID"}).oidc_issuer == ""
+    own = load(["--oidc-issuer", "https://id.example", "--oidc-client-id", "mine"], SPACE)
+    assert (own.oidc_client_id, own.oidc_client_secret) == ("mine", "")
+
+
+def test_administrators_are_claims_and_values() -> None:
+    found = load(["--oidc-admins= sub=auth0|1=2, groups=ops,"], {})
+    assert found.admins() == (("sub", "auth0|1=2"), ("groups", "ops"))
+    assert "oidc_client_secret" not in found.for_worker()
+
+
+@pytest.mark.parametrize(
+    ("argv", "named"),
+    [
+        (["--oidc-issuer", "http://id.example", "--oidc-client-id", "x"], "oidc_issuer"),
+        (["--oidc-issuer", "id.example", "--oidc-client-id", "x"], "oidc_issuer"),
+        (["--oidc-issuer", "https://[id", "--oidc-client-id", "x"], "oidc_issuer"),
+        (["--oidc-issuer", "https://id.example"], "oidc_client_id"),
+        (["--oidc-admins", "ada"], "ada"),
+        (["--oidc-admins", "sub="], "sub"),
+        (["--oidc-admins", "=ada"], "ada"),
+    ],
+)
+def test_a_sign_in_that_cannot_work_stops_the_start(argv: list[str], named: str) -> None:
+    with pytest.raises(SettingsError, match=named):
+        load(argv, {})

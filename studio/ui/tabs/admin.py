@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import html
+from urllib.parse import urlsplit
+
 import gradio as gr
 
+from studio.settings import Settings
 from studio.ui.scripts import mount_script
 
 TEMPLATE = """<div class='admin' data-state='closed'>
 <form data-part='door' method='dialog'><label><span data-say='admin.page.password'></span>
 <input type='password' name='password' autocomplete='current-password' required></label>
-<button type='submit' data-say='admin.page.enter'></button>
-<p class='field-error' role='alert' data-part='door-error' hidden></p></form>
+<p class='admin-buttons'><button type='submit' class='primary' data-say='admin.page.enter'></button>
+<a class='button' data-part='sign-in' data-provider='PROVIDER' hidden></a></p>
+<p class='field-error' role='alert' data-part='door-error' hidden></p>
+<p data-part='framed' hidden><span data-say='admin.page.framed'></span>
+<a target='_blank' data-part='own-tab' data-say='admin.page.own_tab'></a></p></form>
 <div data-part='inside' hidden>
 <div class='admin-head'><button type='button' data-part='leave' data-say='admin.page.leave'></button></div>
 <section><h2 data-say='admin.page.now'></h2><dl class='admin-figures' data-part='figures'></dl></section>
@@ -45,8 +52,10 @@ TEMPLATE = """<div class='admin' data-state='closed'>
 </div></div>"""
 
 
-def admin_tab() -> None:
+def admin_tab(settings: Settings) -> None:
     """Holds no data and no handlers of Gradio's; everything comes from /admin, which has its own guard."""
+    provider = urlsplit(settings.oidc_issuer).netloc if settings.admins() else ""
+    frame = TEMPLATE.replace("PROVIDER", html.escape(provider, quote=True))
     gr.HTML(
-        html_template=TEMPLATE, js_on_load=mount_script("mountAdmin", "admin"), elem_id="admin", padding=False
+        html_template=frame, js_on_load=mount_script("mountAdmin", "admin"), elem_id="admin", padding=False
     )
