@@ -73,6 +73,7 @@ HEADINGS = {
     "Start": "开始",
     "Set-up": "安装",
     "Containers and Spaces": "容器与 Spaces",
+    "Who may look after it": "谁可以管理",
     "Official weights": "官方权重",
     "API": "接口",
     "Speaking": "朗读",
