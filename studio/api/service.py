@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from studio.api.errors import language_of
 from studio.audio.encode import FORMATS, STREAMED_FORMATS
 from studio.engine.engine import Engine
-from studio.engine.quality import EFFORTS
+from studio.engine.quality import documented
 from studio.messages import render
 from studio.metrics.exporter import CONTENT_TYPE, exposition
 from studio.speech import ServedModel
@@ -48,7 +48,8 @@ def service_router(engine: Engine, model: ServedModel) -> APIRouter:
             },
             "formats": FORMATS,
             "streamed_formats": STREAMED_FORMATS,
-            "qualities": ["auto", *EFFORTS],
+            "qualities": list(documented()),
+            "quality_settings": documented(),
         }
         return {"object": "list", "data": [entry]}
 

@@ -6,9 +6,9 @@ with speech that is judged before it is heard, and made again where it is no goo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
-from studio.speech import Quality
+from studio.speech import BLOCK_TOKENS, Quality
 
 BUSY_RATIO = 0.5
 """With this share of the places taken, or anybody waiting, the rule chooses fast."""
@@ -30,6 +30,9 @@ class Effort:
     """The player holds what the measured speed asks for; else it starts with the first sound and may have gaps."""
 
 
+FIRST_CHUNK_TOKENS = BLOCK_TOKENS
+"""Speech tokens, look-ahead included, that the first sound waits for, whatever the quality (docs/decisions/0014)."""
+
 EFFORTS: dict[Quality, Effort] = {
     "fast": Effort(retakes=0, judged=False, urgent=True, holds=False),
     "balanced": Effort(retakes=1, judged=False, urgent=False, holds=True),
@@ -45,6 +48,14 @@ class Choice:
     reason: str
     seconds: float = 0.0
     others: int = 0
+
+
+def documented() -> dict[str, dict[str, float]]:
+    """What each quality stands for, as clients are told; of auto, when its rule chooses another than balanced."""
+    told: dict[str, dict[str, float]] = {
+        name: {"first_chunk_tokens": FIRST_CHUNK_TOKENS, **asdict(effort)} for name, effort in EFFORTS.items()
+    }
+    return {"auto": {"fast_from_places_ratio": BUSY_RATIO, "best_up_to_s": HELD_S}, **told}
 
 
 def choose(running: int, waiting: int, places: int, expected_s: float, rate: float | None) -> Choice:

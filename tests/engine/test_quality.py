@@ -19,6 +19,14 @@ async def spoken(stage: Stage, quality: str | None, *scripts: tuple) -> int:
     return len(await read_all(await stage.submit("one two", quality=quality))) // 960
 
 
+@pytest.mark.parametrize("quality", ["fast", "balanced"])
+async def test_first_chunk_is_of_one_block_whatever_the_quality(stage: Stage, quality: str) -> None:
+    """Docs/decisions/0014; a block that begins in the prompt, as a real one does, takes 22 tokens."""
+    assert await spoken(stage, quality, (Say(100), Finish())) == 100
+    first = stage.token2wav.steps[0][0]
+    assert (len(first.tokens), len(first.lookahead)) == (25, 3)
+
+
 async def test_segment_without_speech_is_made_again_with_another_seed(stage: Stage) -> None:
     assert await spoken(stage, "balanced", NOTHING, (Say(30), Finish())) == 30
     assert len({sampling.seed for sampling in stage.lm.samplings}) == 2

@@ -13,13 +13,14 @@ import torch
 from studio.backends.torch_rows import TorchToken2Wav
 from studio.backends.torch_token2wav import load_token2wav
 from studio.backends.torch_voices import PROMPT_TAIL_TOKENS, TorchVoices
+from studio.engine.quality import FIRST_CHUNK_TOKENS
 from studio.engine.scheduler import Playback, RowScheduler
 from studio.errors import CheckpointError, EngineDead
 from studio.models.flow import Flow, stream
 from studio.models.flow.state import align_prompt
 from studio.models.hift import Hift
 from studio.protocols import RowStep
-from studio.speech import SAMPLES_PER_TOKEN, VoicePrompt
+from studio.speech import LOOKAHEAD_TOKENS, SAMPLES_PER_TOKEN, VoicePrompt
 
 CODES = 243
 RELATIVE_RMS = 5e-3
@@ -86,6 +87,10 @@ def whole(token2wav: TorchToken2Wav, prompt: VoicePrompt, tokens: list[int]) -> 
         mel = flow.synthesize(torch.tensor(tokens), prompt_tokens, prompt_mel, embedding, streaming=True)[None]
         f0 = hift.predict_f0(mel)
         return hift(mel, f0, hift.draw_noise(f0, seed=7))[0].numpy()
+
+
+def test_first_sound_waits_for_25_tokens_look_ahead_included(token2wav: TorchToken2Wav) -> None:
+    assert token2wav.open("row", voice(0, 125), seed=7) + LOOKAHEAD_TOKENS == FIRST_CHUNK_TOKENS == 25
 
 
 @pytest.mark.parametrize("count", [1, 24, 60])
