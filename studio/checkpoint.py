@@ -49,6 +49,7 @@ LFS_POINTER = b"version https://git-lfs"
 HASHED_END_BYTES = 1 << 20
 FrontendKind = Literal["raw", "spoken"]
 LANGUAGES = ("en", "zh", "ja", "ko")
+LANGUAGES_3 = (*LANGUAGES, "de", "es", "fr", "it", "ru")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     try:
         found = yaml.load(file.read_text(encoding="utf-8"), Loader=_PlainLoader)
         given: dict[str, Any] = dict((found or {}).get("checkpoint") or {})
-        given["languages"] = tuple(given.get("languages") or LANGUAGES)
+        given["languages"] = tuple(given.get("languages") or (LANGUAGES if version == 2 else LANGUAGES_3))
         for name in {"modes", "sound_tags"} & given.keys():
             given[name] = tuple(given[name] or ())
         given["sampling"] = Sampling(**(given.get("sampling") or {}))

@@ -124,6 +124,8 @@ class SynthesisRequest:
     """What is read in place of the text, where words of it are respelled."""
     quality: Quality | None = "balanced"
     """None: by load and length of the text."""
+    language: str = ""
+    """By whose rules numbers, dates and signs of the text are read; "": each sentence by those of its script."""
     interleaved: bool = False
     """For text that arrives while it is spoken: the LM begins before the first sentence is whole."""
 

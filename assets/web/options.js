@@ -1,5 +1,6 @@
-// How it is spoken: speed, pitch, quality, seed, sampling, and what the loaded model honours beside; nothing else is offered.
+// How it is spoken: speed, pitch, quality, language, seed, sampling, and what the loaded model honours beside; nothing else.
 import { showOutputs } from "./form.js";
+import { languageOptions, nameOf } from "./languages.js";
 import { ask, loaded, say, sayIn } from "./page.js";
 import { offerSounds } from "./preview.js";
 
@@ -8,39 +9,61 @@ const SLIDERS = { speed: { plain: 1, step: 0.05 }, pitch: { plain: 0, step: 0.5 
 const PLAIN_SPEED = [0.8, 1.25]; // beyond, it is heard that speech was made faster or slower
 let root = null;
 let onChange = () => {};
+let efforts = {}; // what each quality stands for, as the server documents it
 const field = (name) => root.querySelector(`[name=${name}]`);
-const seedField = () => document.querySelector("#seed :is(input, textarea)");
-const seedLock = () => root.querySelector("#seed-lock");
+const place = (id) => root.querySelector(`#${id}`);
 let lastSeed = null;
+let seedHolds = null; // the engine may tell before there is a place for it
 
-export async function mountOptions(place) {
+export async function mountOptions(mounted) {
   await loaded;
-  root = place;
+  root = mounted;
   sayIn(root);
   for (const name in SLIDERS) field(name).addEventListener("input", () => moved(name));
+  field("quality").addEventListener("change", showQuality);
+  field("language").addEventListener("change", () => { showLanguage(); onChange(); });
   // Locking keeps the take that was heard last; unlocking draws a new one each time.
-  seedLock().addEventListener("change", ({ target }) => setSeed(target.checked ? seedField().value || lastSeed : ""));
+  place("seed-lock").addEventListener("change", ({ target }) => { field("seed").value = target.checked ? field("seed").value || lastSeed : ""; });
   field("mode").addEventListener("change", showInstructions);
+  root.addEventListener("input", ({ target }) => { if (target.ariaInvalid) markOption(""); });
   showSliders();
+  showSeedHolds({});
   offer((await (await ask("v1/models")).json()).data[0]);
   root.dataset.state = "ready";
 }
 
 export const onOptions = (act) => { onChange = act; };
 
-function offer({ sampling, modes, sound_tags: tags }) {
+function offer({ sampling, modes, sound_tags: tags, languages, quality_settings: settings }) {
   for (const name of SAMPLING) field(name).placeholder = sampling[name];
   offerSounds(tags);
   const spoken = modes.filter((mode) => mode !== "conversion");
   field("mode").append(...spoken.map((mode) => new Option(say(`mode.${mode}`), mode)));
-  root.querySelector("#mode").hidden = spoken.length < 2;
-  root.querySelector("#instructions").dataset.honoured = spoken.includes("instruct");
+  place("mode").hidden = spoken.length < 2;
+  field("language").append(...languageOptions(languages));
+  place("language").hidden = languages.length < 2;
+  place("instructions").dataset.honoured = spoken.includes("instruct");
+  efforts = settings;
   showInstructions();
+  showQuality();
 }
 
 function showInstructions() {
-  const honoured = root.querySelector("#instructions").dataset.honoured === "true";
-  root.querySelector("#instructions").hidden = !honoured || !["", "instruct"].includes(field("mode").value);
+  const honoured = place("instructions").dataset.honoured === "true";
+  place("instructions").hidden = !honoured || !["", "instruct"].includes(field("mode").value);
+}
+
+function showQuality() {
+  const quality = field("quality").value;
+  const { first_chunk_tokens: tokens, retakes } = efforts[quality] ?? efforts.balanced;
+  const values = { tokens, retakes, seconds: efforts.auto.best_up_to_s };
+  place("quality-hint").textContent = say(`quality.${quality}_hint`, values);
+}
+
+function showLanguage() {
+  const code = field("language").value;
+  place("language-hint").hidden = !code;
+  place("language-hint").textContent = code ? say("field.language_hint", { language: nameOf(code) }) : "";
 }
 
 function showSliders() {
@@ -66,25 +89,21 @@ function setSlider(name, value) {
   input.dataset.named = "true";
 }
 
-function setSeed(seed) {
-  const input = seedField();
-  if (!input) return;
-  input.value = seed ?? "";
-  input.dispatchEvent(new Event("input", { bubbles: true })); // Gradio's component reads it from its event
-}
-
 export const speed = () => (root ? Number(field("speed").value) : 1);
+export const language = () => root?.querySelector("[name=language]").value || null;
 export const transport = () => root?.querySelector("[name=transport]").value ?? "http";
 
-// What of a request to speak is said here; what is left empty is the voice's or the model's own.
+// What of a request to speak is said here; what is left empty is the voice's or the model's own. A seed that is no
+// number is NaN.
 export function readOptions() {
   if (!root) return {};
   const body = { quality: field("quality").value };
   for (const name in SLIDERS) if (field(name).dataset.named) body[name] = Number(field(name).value);
   for (const name of SAMPLING) if (field(name).value !== "") body[name] = Number(field(name).value);
-  if (field("mode").value) body.mode = field("mode").value;
-  const instructions = root.querySelector("#instructions");
-  if (!instructions.hidden && field("instructions").value.trim()) body.instructions = field("instructions").value;
+  for (const name of ["mode", "language"]) if (field(name).value) body[name] = field(name).value;
+  if (!place("instructions").hidden && field("instructions").value.trim()) body.instructions = field("instructions").value;
+  const seed = field("seed").value.trim();
+  if (seed) body.seed = /^\d{1,10}$/.test(seed) ? Number(seed) : NaN;
   return body;
 }
 
@@ -95,24 +114,28 @@ export function fillOptions(request) {
   field("quality").value = request.quality ?? "auto";
   const sampling = { ...request.sampling, repetition_window: request.sampling?.window };
   for (const name of SAMPLING) field(name).value = sampling[name] ?? "";
-  field("mode").value = request.mode ?? "";
-  if (!field("mode").value) field("mode").value = "";
+  for (const name of ["mode", "language"]) {
+    field(name).value = request[name] ?? "";
+    if (!field(name).value) field(name).value = ""; // what this model does not honour
+  }
   field("instructions").value = request.instructions ?? "";
-  showSliders();
-  showInstructions();
-  if (sampling.seed !== undefined) { seedLock().checked = true; setSeed(sampling.seed); }
+  for (const show of [showSliders, showQuality, showLanguage, showInstructions]) show();
+  place("seed-lock").checked = Number.isInteger(sampling.seed);
+  field("seed").value = Number.isInteger(sampling.seed) ? sampling.seed : "";
+  onChange();
 }
 
-// Says what is wrong with one of these fields, and whether it is one; no sentence: nothing is wrong any more.
+// Says what is wrong with one of these fields, under its row, and whether it is one; no sentence: nothing is wrong any more.
 export function markOption(name, sentence = "") {
-  const place = root?.querySelector("[data-part=error]");
-  if (!place) return false;
+  const told = root?.querySelector("[data-part=error]");
+  if (!told) return false;
   for (const input of root.querySelectorAll("[aria-invalid]")) input.removeAttribute("aria-invalid");
   const input = sentence && root.querySelector(`[name="${CSS.escape(name)}"]`);
-  place.textContent = input ? sentence : "";
-  place.hidden = !input;
+  told.textContent = input ? sentence : "";
+  told.hidden = !input;
   if (!input) return false;
-  root.querySelector("#more-options").open = true;
+  (input.closest(".fields") ?? input.parentElement).after(told);
+  if (input.closest("details")) input.closest("details").open = true;
   input.setAttribute("aria-invalid", "true");
   input.focus();
   return true;
@@ -120,18 +143,16 @@ export function markOption(name, sentence = "") {
 
 // What the engine says of its seeds, under their field: whether they hold while others speak too.
 export function showSeedHolds({ seed_holds: holds }) {
-  const place = document.querySelector("#seed-holds p");
-  if (!place || !holds) return;
-  place.textContent = say(`seed.${holds}`);
-  place.hidden = false;
-  seedField()?.setAttribute("aria-describedby", place.id);
+  seedHolds = holds ?? seedHolds;
+  if (!root || !seedHolds) return;
+  place("seed-holds").textContent = say(`seed.${seedHolds}`);
+  place("seed-holds").hidden = false;
 }
 
 // The seed of the take that is heard now: it stays in its field only if it is locked.
 export function usedSeed(seed) {
   lastSeed = seed;
-  const input = seedField();
-  if (!input || !root) return;
-  if (seedLock().checked) { if (!input.value) setSeed(seed); return; }
-  input.placeholder = say("field.seed_last", { seed });
+  if (!root) return;
+  if (place("seed-lock").checked) field("seed").value ||= seed;
+  else field("seed").placeholder = say("field.seed_last", { seed });
 }

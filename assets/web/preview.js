@@ -34,19 +34,19 @@ function insert(tag) {
   field.focus();
 }
 
-// Called with each change of the text, its voice or its speed.
-export function preview(text, voice, speed) {
+// Called with each change of the text, its voice, its speed or its language (null: the voice's own, or by its script).
+export function preview(text, voice, speed, language) {
   clearTimeout(timer);
-  timer = setTimeout(() => look(text, voice, speed), AFTER_MS);
+  timer = setTimeout(() => look(text, voice, speed, language), AFTER_MS);
 }
 
-async function look(text, voice, speed) {
+async function look(text, voice, speed, language) {
   if (!root) return;
   asking?.abort();
   const mine = (asking = new AbortController());
   if (!text?.trim()) { show("empty", ""); return; }
   try {
-    const body = { input: text, voice: voice ?? "", speed };
+    const body = { input: text, voice: voice ?? "", speed, language };
     const found = await (await ask("v1/audio/speech/preview", { method: "POST", body, signal: mine.signal })).json();
     part("segments").replaceChildren(...found.segments.map(itemOf));
     const count = found.segments.length;

@@ -1,6 +1,6 @@
 // Joins the page's fields with the player: window.studio is what the buttons of the Studio tab call.
 import { ask, base, loaded, say, sayIn } from "./page.js";
-import { fillOptions, markOption, onOptions, readOptions, showSeedHolds, speed, transport, usedSeed } from "./options.js";
+import { fillOptions, language, markOption, onOptions, readOptions, showSeedHolds, speed, transport, usedSeed } from "./options.js";
 import { Player } from "./player.js";
 import { preview } from "./preview.js";
 import { watchEngine } from "./status.js";
@@ -56,7 +56,7 @@ async function draftOf(clip, transcript, signal) {
 }
 
 // Names of the API's parameters, and the fields of the page that hold them.
-const FIELDS = { input: "text", voice: "voice", audio_sample: "clip", ref_text: "transcript", seed: "seed" };
+const FIELDS = { input: "text", voice: "voice", audio_sample: "clip", ref_text: "transcript" };
 const mistake = (key, param) => Object.assign(new Error(key), { told: say(key), param });
 
 function markField(field, message) {
@@ -94,7 +94,7 @@ document.addEventListener("input", ({ target }) => {
 });
 
 let typed = "";
-const previewAgain = () => preview(typed, window.studioVoice, speed());
+const previewAgain = () => preview(typed, window.studioVoice, speed(), language());
 onOptions(previewAgain);
 
 // The job of a page that was loaded again: what is still being made, to be heard by whoever presses play.
@@ -104,17 +104,14 @@ async function findJob() {
 }
 
 window.studio = {
-  async speak({ text, source, voice, clip, transcript, seed }) {
+  async speak({ text, source, voice, clip, transcript }) {
     if (!player) return;
     for (const field of Object.values(FIELDS)) markField(field, "");
     markOption("");
     await player.play(async (signal) => {
       const body = { ...readOptions(), input: text ?? "" };
       if (!body.input.trim()) throw mistake("text.empty", "input"); // known here; the rest the server judges
-      if (seed?.trim()) {
-        if (!/^\d{1,10}$/.test(seed.trim())) throw mistake("request.seed", "seed");
-        body.seed = Number(seed);
-      }
+      if (Number.isNaN(body.seed)) throw mistake("request.seed", "seed");
       if (source === "clip" && warnedOf !== transcript && document.querySelector("#agreement [data-state=differs]")) {
         warnedOf = transcript;
         throw mistake("transcript.differs", "ref_text");

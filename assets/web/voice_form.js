@@ -1,11 +1,13 @@
 // One voice of the library: to hear, to edit, to try. What it changes it tells to the list that it belongs to.
 import { clearErrors, inWords, markError, showOutputs } from "./form.js";
+import { languageOptions } from "./languages.js";
 import { libraryChanged, useInStudio } from "./library_changes.js";
 import { askJson, base, say } from "./page.js";
 import { trial } from "./try.js";
 
 const FIELDS = ["name", "tags", "language", "notes", "audition"];
-const DEFAULTS = { pitch: 0, speed: 1, seed: null, instructions: "" };
+const DEFAULTS = { pitch: 0, speed: 1, seed: null, language: "", instructions: "" };
+const IN_FORM = { language: "text_language" }; // beside the language that a voice is labelled with
 
 export class VoiceForm {
   // library: tell(sentence, undoId) and export(voices) of the list.
@@ -14,9 +16,13 @@ export class VoiceForm {
     this.part = (name) => root.querySelector(`[data-part=${name}]`);
     this.form = this.part("form");
     this.field = (name) => this.form.elements[name];
+    this.default = (name) => this.field(IN_FORM[name] ?? name);
     this.wire();
-    askJson("v1/models").then(({ data }) => {
-      this.part("instructions").hidden = !data[0].modes?.includes("instruct");
+    askJson("v1/models").then(({ data: [model] }) => {
+      this.part("instructions").hidden = !model.modes.includes("instruct");
+      this.part("text-language").hidden = model.languages.length < 2;
+      this.field(IN_FORM.language).append(...languageOptions(model.languages));
+      if (this.picked) this.pick(this.picked); // its language may be one of those
     });
   }
 
@@ -50,7 +56,7 @@ export class VoiceForm {
       this.part("tried").hidden = true;
     }
     for (const name of FIELDS) this.field(name).value = name === "tags" ? voice.tags.join(", ") : voice[name] ?? "";
-    for (const [name, plain] of Object.entries(DEFAULTS)) this.field(name).value = voice.defaults[name] ?? plain ?? "";
+    for (const [name, plain] of Object.entries(DEFAULTS)) this.default(name).value = voice.defaults[name] ?? plain ?? "";
     this.field("audition").placeholder = say("example.1");
     this.field("name").disabled = this.part("delete").hidden = starter || preset;
     showOutputs(this.form);
@@ -76,8 +82,10 @@ export class VoiceForm {
   defaults() {
     const found = { ...this.picked.defaults };
     for (const [name, plain] of Object.entries(DEFAULTS)) {
-      const written = this.field(name).value.trim();
-      const value = name === "instructions" ? written : written === "" ? null : Number(written);
+      const field = this.default(name), written = field.value.trim();
+      const options = [...(field.options ?? [])].map((option) => option.value);
+      if (options.length && !options.includes(found[name] ?? plain)) continue; // not offered by this model, so left as it is
+      const value = typeof plain === "string" ? written : written === "" ? null : Number(written);
       if (value === plain || value === "" || value === null) delete found[name];
       else found[name] = value;
     }
@@ -104,7 +112,8 @@ export class VoiceForm {
     try {
       const defaults = this.defaults();
       const input = this.field("audition").value.trim() || say("example.1");
-      audio.src = await trial({ voice: voice.id, input, pitch: 0, speed: 1, ...defaults });
+      const language = this.default("language").value || "auto"; // whatever was saved before
+      audio.src = await trial({ voice: voice.id, input, pitch: 0, speed: 1, ...defaults, language });
       if (voice.id !== this.picked?.id) return;
       audio.hidden = false;
       await audio.play();

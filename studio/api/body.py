@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from studio.api.modes import mode_of, refuse_unhonoured
+from studio.api.modes import mode_of, refuse_unhonoured, refuse_unspoken
 from studio.audio.encode import FORMATS, ffmpeg_available, needs_ffmpeg
 from studio.audio.retime import MAX_PITCH
 from studio.errors import InvalidRequest
@@ -27,7 +27,7 @@ class VoiceRef(BaseModel):
 
 
 class SpeechBody(BaseModel):
-    """OpenAI's fields; `pitch` (semitones), `mode`, `quality`, `seed` and the sampling fields are ours.
+    """OpenAI's fields; `pitch` (semitones), `mode`, `language`, `quality`, `seed` and the sampling fields are ours.
 
     Unknown fields are refused, not ignored.
     """
@@ -42,6 +42,7 @@ class SpeechBody(BaseModel):
     pitch: Annotated[float, Field(ge=-MAX_PITCH, le=MAX_PITCH)] = 0.0
     instructions: str | None = None
     mode: Literal["zero_shot", "cross_lingual", "instruct", "preset"] | None = None
+    language: str | None = None
     stream_format: Literal["audio", "sse"] = "audio"
     quality: Literal["auto", "fast", "balanced", "best"] = "balanced"
     seed: int | None = None
@@ -98,13 +99,22 @@ def with_defaults(body: SpeechBody, voice: Voice, model: ServedModel) -> SpeechB
     }
     if "instruct" not in model.modes or body.mode not in (None, "instruct"):
         unnamed.pop("instructions", None)
+    if unnamed.get("language") not in model.languages:
+        unnamed.pop("language", None)
     return body.model_copy(update=unnamed)
 
 
 def refuse_unmakeable(body: SpeechBody, model: ServedModel) -> None:
     """Refuse what the model cannot do in any voice. Raises InvalidRequest."""
     refuse_unhonoured(model, body.mode, body.instructions)
+    refuse_unspoken(model, body.language)
     sampling_of(body, model.sampling)
+
+
+def language_of(named: str | None, model: ServedModel, voice: Voice | None = None) -> str:
+    """By whose rules a text is read: as named, else the voice's own language; "": each sentence by its script."""
+    wanted = named or (voice.defaults.get("language") if voice else None) or ""
+    return wanted if wanted in model.languages else ""
 
 
 def synthesis_of(
@@ -124,4 +134,5 @@ def synthesis_of(
         pitch=body.pitch,
         read_as=read_as,
         quality=None if body.quality == "auto" else body.quality,
+        language=language_of(body.language, model),
     )

@@ -40,7 +40,7 @@ class ClientFunctions:
 
     async def preview_text(self, text: str, voice: str) -> dict[str, Any]:
         """Characters, seconds, and what will be said, segment by segment."""
-        segments, seconds = await self._speaking.engine.preview(self._speaking.respelled(text, voice), 1.0)
+        segments, seconds = await self._speaking.preview(text, voice)
         said = await asyncio.to_thread(spans, text, [segment.text for segment in segments])
         return {
             "characters": len(text),

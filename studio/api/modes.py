@@ -29,6 +29,13 @@ def refuse_unhonoured(model: ServedModel, mode: Mode | None, instructions: str |
         raise InvalidRequest("mode.mark", param="instructions")
 
 
+def refuse_unspoken(model: ServedModel, language: str | None) -> None:
+    """Refuse a language that the model does not speak; None and "auto" are for each sentence's script to say."""
+    if language and language not in ("auto", *model.languages):
+        spoken = ", ".join(model.languages)
+        raise InvalidRequest("request.language", param="language", wanted=language[:20], languages=spoken)
+
+
 def mode_of(model: ServedModel, voice: VoicePrompt, wanted: Mode | None, instructions: str | None) -> Mode:
     """The mode to speak in: the one asked for, else by what there is. Raises InvalidRequest if the voice cannot."""
     able = [mode for mode in voice.modes if mode in model.modes]

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from studio.api.body import SpeechBody, new_seed, refuse_unmakeable, synthesis_of, voice_of, with_defaults
+from studio.api.body import (
+    SpeechBody,
+    language_of,
+    new_seed,
+    refuse_unmakeable,
+    synthesis_of,
+    voice_of,
+    with_defaults,
+)
+from studio.api.modes import refuse_unspoken
 from studio.audio.decode import ReferenceClip
 from studio.engine.engine import Engine
 from studio.engine.stream import SpeechStream
-from studio.errors import InvalidRequest
+from studio.errors import InvalidRequest, VoiceNotFound
 from studio.library.prompts import VoicePrompts
 from studio.library.pronunciations import Pronunciations
 from studio.library.store import VoiceStore
 from studio.library.voice import Voice, is_unicode
 from studio.messages import render
-from studio.speech import SAMPLE_RATE_HZ, ServedModel, SpokenRow, SynthesisRequest, VoicingRequest
+from studio.speech import SAMPLE_RATE_HZ, Segment, ServedModel, SpokenRow, SynthesisRequest, VoicingRequest
 from studio.takes.recorder import TakeRecorder, made_anew
 from studio.takes.store import Take
 from studio.text.arriving import up_to_a_blank
@@ -88,7 +98,21 @@ class Speaking:
     async def expected_s(self, body: SpeechBody) -> float:
         """For how many seconds it would be spoken, by the rates measured lately. Raises as `begin`, but QueueFull."""
         body, voice = self._judged(body)
-        return (await self.engine.preview(self.respelled(body.input, voice.id), body.speed))[1]
+        return (await self.preview(body.input, voice.id, body.speed, body.language))[1]
+
+    async def preview(
+        self, text: str, voice: str, speed: float = 1.0, language: str | None = None
+    ) -> tuple[Sequence[Segment], float]:
+        """What would be said, and for how many seconds; needs no model. Raises InvalidRequest.
+
+        voice: whose pronunciations and language count; "", or one that is not there: nobody's.
+        """
+        refuse_unspoken(self.model, language)
+        known = None
+        with suppress(VoiceNotFound):
+            known = self._store.find(voice)
+        text = self.respelled(text, known.id if known else "")
+        return await self.engine.preview(text, speed, language_of(language, self.model, known))
 
     async def begin_arriving(
         self, body: SpeechBody, client: str, pieces: AsyncIterator[str], interleaved: bool

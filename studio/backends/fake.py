@@ -10,6 +10,7 @@ import asyncio
 import zlib
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -260,14 +261,21 @@ class SineToken2Wav:
 
 
 class WordFrontend:
-    """Every sentence is a segment, every word an id; refuses nothing."""
+    """Every sentence is a segment, every word an id, in each language another; refuses nothing."""
+
+    _language = ""
+
+    def reading(self, language: str) -> WordFrontend:
+        other = copy(self)
+        other._language = language
+        return other
 
     def check(self, text: str) -> None:
         return None
 
     def segments(self, text: str) -> tuple[Segment, ...]:
         sentences = [sentence.strip() for sentence in text.split(".") if sentence.strip()]
-        return tuple(Segment(sentence, word_ids(sentence)) for sentence in sentences)
+        return tuple(Segment(sentence, self.word_ids(sentence)) for sentence in sentences)
 
     def prompt_ids(self, request: SynthesisRequest) -> tuple[int, ...]:
         texts = {"zero_shot": request.voice.prompt_text, "instruct": request.instructions}
@@ -277,14 +285,14 @@ class WordFrontend:
         return 0
 
     def word_ids(self, words: str) -> tuple[int, ...]:
-        return word_ids(words)
+        return word_ids(words, self._language)
 
     def warm(self) -> None:
         return None
 
 
-def word_ids(text: str) -> tuple[int, ...]:
-    return tuple(zlib.crc32(word.encode()) % 1000 for word in text.split())
+def word_ids(text: str, language: str = "") -> tuple[int, ...]:
+    return tuple(zlib.crc32(f"{language}{word}".encode()) % 1000 for word in text.split())
 
 
 class FakePromptEncoder:

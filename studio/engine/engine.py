@@ -121,7 +121,7 @@ class Engine:
         self._text.check(text)
         with self._entered(request.client, urgent=request.quality == "fast") as ticket:
             # Grammars take up to a second for a long text; the loop must go on voicing others meanwhile.
-            segments = await asyncio.to_thread(self._text.segments, text)
+            segments = await asyncio.to_thread(self._text.reading(request.language).segments, text)
             text_ids = sum(len(segment.token_ids) for segment in segments)
             choice = self._outlook.choice(request, text_ids)
             sources = of_segments(await self._asking(request, choice), as_they_are(segments))
@@ -137,10 +137,11 @@ class Engine:
         with self._entered(request.client, urgent=request.quality == "fast") as ticket:
             choice = self._outlook.choice(request, GUESSED_TEXT_IDS)
             asking = await self._asking(request, choice)
+            text = self._text.reading(request.language)
             if request.interleaved:
-                sources = of_words(asking, self._text, pieces)
+                sources = of_words(asking, text, pieces)
             else:
-                sources = of_segments(asking, arriving_segments(self._text, pieces))
+                sources = of_segments(asking, arriving_segments(text, pieces))
             return self._begin(request, sources, ticket, choice, None)
 
     async def voice(self, request: VoicingRequest) -> SpeechStream:
@@ -202,10 +203,13 @@ class Engine:
         self._text.check(text)
         self.refuse_unless_ready()
 
-    async def preview(self, text: str, speed: float) -> tuple[Sequence[Segment], float]:
-        """The text as it would be spoken, and for how many seconds; needs no model. Raises InvalidRequest text.*."""
+    async def preview(self, text: str, speed: float, language: str = "") -> tuple[Sequence[Segment], float]:
+        """The text as it would be spoken, and for how many seconds; needs no model. Raises InvalidRequest text.*.
+
+        language: as of a SynthesisRequest.
+        """
         self._text.check(text)
-        segments = await asyncio.to_thread(self._text.segments, text)
+        segments = await asyncio.to_thread(self._text.reading(language).segments, text)
         return segments, self._outlook.lasts_s(segments, speed)
 
     def refuse_if_full(self, client: str) -> None:

@@ -32,6 +32,10 @@ NO_TEXT = Segment("", ())
 class TextFrontend(Protocol):
     """Text to what the LM reads; `studio.text.frontend.TextFrontend` is the real one."""
 
+    def reading(self, language: str) -> TextFrontend:
+        """The same for texts of one language; "": each sentence is read by its script."""
+        ...
+
     def check(self, text: str) -> None:
         """Raises InvalidRequest text.* for what can be refused at once."""
         ...

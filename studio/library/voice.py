@@ -29,6 +29,7 @@ DEFAULTS: dict[str, tuple[type, float, float]] = {
     "top_k": (int, 1, 200),
     "repetition_window": (int, 0, 50),
     "instructions": (str, 0, 400),
+    "language": (str, 0, 16),
 }
 """Fields of a speech request that a voice may fill where the request names none: type and least and most value, or
 characters."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -50,8 +51,22 @@ class TextFrontend:
         self._version = version
         self._tags = normalizing.TAG if version == 2 else TAG_3
         self._limits = limits or SegmentLimits()
+        self._language = ""
+        self._readings = {"": self}
+        self._cache_segments()
+
+    def _cache_segments(self) -> None:
         # An edge asks about a text more than once: to check it, to submit it, to say what the player must hold.
         self._cached_segments = lru_cache(maxsize=CACHED_TEXTS)(self._cut)
+
+    def reading(self, language: str) -> TextFrontend:
+        """The same, but texts are read by the rules of a language; "": each sentence by those of its script."""
+        if language not in self._readings:
+            other = copy(self)
+            other._language = language
+            other._cache_segments()
+            self._readings[language] = other
+        return self._readings[language]
 
     @classmethod
     def load(
@@ -111,16 +126,17 @@ class TextFrontend:
         return tuple(segments)
 
     def _spoken_segments(self, text: str) -> list[Segment]:
-        normalised = self._normalised(text)
+        normalised = self._normalised(text, self._language)
         if self._kind == "spoken":
             pieces = cut(normalised, self._limits)
         else:
-            pieces = gather(normalised, len if normalizing.is_chinese(normalised) else self._token_count)
+            length = len if normalizing.is_chinese(normalised, self._language) else self._token_count
+            pieces = gather(normalised, length, language=self._language)
         return [s for s in (self._segment(piece.strip()) for piece in pieces) if s.token_ids]
 
-    def _normalised(self, text: str) -> str:
-        text = normalizing.normalize(text, self._tags)
-        official = self._kind == "raw" and normalizing.is_chinese(text)
+    def _normalised(self, text: str, language: str = "") -> str:
+        text = normalizing.normalize(text, self._tags, language)
+        official = self._kind == "raw" and normalizing.is_chinese(text, language)
         return normalizing.as_official_chinese(text) if official else text
 
     def _token_count(self, text: str) -> int:
@@ -129,7 +145,8 @@ class TextFrontend:
     def prompt_ids(self, request: SynthesisRequest) -> tuple[int, ...]:
         """Ids before the text: the transcript of the prompt speech, whole, or the instruction with its end mark.
 
-        An instruction stays as typed: the model was trained on it so. CosyVoice3 wants its own opening before all.
+        An instruction stays as typed: the model was trained on it so. CosyVoice3 wants its own opening before all. A
+        transcript is read by its script: the language of a request is that of its text.
         """
         if request.mode == "instruct":
             instruction = request.instructions.removesuffix(END_OF_PROMPT)
@@ -158,7 +175,7 @@ class TextFrontend:
             raise InvalidRequest(
                 "text.unsupported_word", param="input", word=word, languages=", ".join(self._languages)
             )
-        read = self._read(self._normalised(words))
+        read = self._read(self._normalised(words, self._language))
         # The blank before a word is part of its first id, and normalising takes those at the ends away.
         before = " " if words[:1].isspace() and not read[:1].isspace() else ""
         return text_ids(self._tokenizer, before + read) if read else ()
@@ -177,9 +194,12 @@ class TextFrontend:
     def _segment(self, piece: str) -> Segment:
         # A piece that stops without a mark is read on as if words were missing.
         ends = ".!?。！？…" if self._kind == "spoken" else ".!?。！？…;:；：、”\""
-        text = piece if piece[-1] in ends else piece.rstrip(" ,;:，、；：") + _full_stop(piece)
+        text = piece if piece[-1] in ends else piece.rstrip(" ,;:，、；：") + self._full_stop(piece)
         read = self._read(text)
         return Segment(text, text_ids(self._tokenizer, read) if read else ())
+
+    def _full_stop(self, text: str) -> str:
+        return "。" if (self._language or language_of(text)) in ("zh", "ja") else "."
 
 
 def _is_foreign_letter(character: str) -> bool:
@@ -188,10 +208,6 @@ def _is_foreign_letter(character: str) -> bool:
     return not name.startswith(
         ("LATIN", "CJK", "FULLWIDTH LATIN", "MODIFIER", "FEMININE", "MASCULINE", "MICRO")
     )
-
-
-def _full_stop(text: str) -> str:
-    return "。" if language_of(text) in ("zh", "ja") else "."
 
 
 def _spoken(text: str) -> str:

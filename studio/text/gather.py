@@ -34,10 +34,12 @@ class GatherLimits:
     rest: int = 20
 
 
-def gather(text: str, length: Length, limits: GatherLimits = GatherLimits()) -> list[str]:
-    """Segments in order, each with something to say and none longer than the limits."""
+def gather(
+    text: str, length: Length, limits: GatherLimits = GatherLimits(), language: str = ""
+) -> list[str]:
+    """Segments in order, each with something to say and none longer than the limits; language: as in `normalize`."""
     segments, gathered = [], ""
-    for piece in _pieces(text, length, limits.most):
+    for piece in _pieces(text, length, limits.most, CHINESE_MARKS if is_chinese(text, language) else OTHER_MARKS):
         together = length(gathered + piece)
         if gathered and together > limits.most and (
             length(gathered) > limits.enough or together > limits.most + limits.rest
@@ -52,9 +54,8 @@ def gather(text: str, length: Length, limits: GatherLimits = GatherLimits()) -> 
     return [segment for segment in segments if not only_marks(segment)]
 
 
-def _pieces(text: str, length: Length, most: int) -> list[str]:
+def _pieces(text: str, length: Length, most: int, marks: str) -> list[str]:
     """Sentences with their marks, of marks in a row the first; one that is too long alone is cut at its best places."""
-    marks = CHINESE_MARKS if is_chinese(text) else OTHER_MARKS
     pieces: list[str] = []
     begin = 0
     for at in (m.start() for m in re.finditer(f"[{re.escape(marks)}]", text)):

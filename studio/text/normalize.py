@@ -1,4 +1,4 @@
-"""Text as typed to text as spoken: signs cleaned, numbers, dates and units written out in English or Mandarin.
+"""Text as typed to text as spoken: signs cleaned, numbers, dates and units written out in the text's language.
 
 Sound tags of the model family ([breath], <strong>, <|endofprompt|>) pass untouched. It cuts no segments and turns
 no word into sounds.
@@ -20,17 +20,26 @@ logger = logging.getLogger(__name__)
 MARK = re.compile(r"<\|[^|<>]{1,40}\|>")
 TAG = re.compile("|".join((MARK.pattern, *map(re.escape, SOUND_TAGS))))
 _SENTENCE_END = re.compile(r"(?<=[.!?])(?=\s)|(?<=[。！？；\n])")
-_LATIN_WORD = re.compile(r"(?<![0-9A-Za-z.])[A-Za-z]{2,}[A-Za-z0-9'-]*")
+_FOREIGN = {
+    "zh": re.compile(r"(?<![0-9A-Za-z.])[A-Za-z]{2,}[A-Za-z0-9'-]*"),
+    "en": re.compile(r"[\u1100-\u11ff\u3041-\u30ff\u3130-\u318f\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]+"),
+}
+"""Words that a grammar cannot read the number beside: of an English one after it the Mandarin grammar takes the first
+letters for a unit ("2024 mixed"), and the English one finds no way through Chinese characters."""
 _PICTURE = re.compile(r"[\u2190-\u21ff\u2300-\u23ff\u2500-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff\ufe0e\ufe0f]")
 _VERSION = re.compile(r"(?<![\d.])\d+(?:\.\d+){2,}(?![\d.]*\d)")
 """A number with several dots, such as 1.2.3; the grammars read two of its parts as one number."""
-_POINT = {"en": " point ", "zh": "点", "ja": "点", "ko": "."}
+_POINT = {"en": " point ", "zh": "点", "ja": "点"}
+"""What is said for the dot; the languages that have a grammar. In others the model reads numbers itself."""
 _ODD_FOR_ENGLISH = re.compile(r"[^\w\s.,;:!?'\"$€£%&@/+=-]|_")
 
 
-def normalize(text: str, tags: re.Pattern[str] = TAG) -> str:
-    """The text that is spoken, tags as they are; empty when nothing is left of it."""
-    read = (run if tags.fullmatch(run) else _read_run(run) for run in _runs(clean(text), tags))
+def normalize(text: str, tags: re.Pattern[str] = TAG, language: str = "") -> str:
+    """The text that is spoken, tags as they are; empty when nothing is left of it.
+
+    language: by whose rules; "" for each sentence by those of its script.
+    """
+    read = (run if tags.fullmatch(run) else _read_run(run, language) for run in _runs(clean(text), tags))
     return re.sub(r"\s+", " ", "".join(read)).strip()
 
 
@@ -54,9 +63,9 @@ def only_marks(text: str) -> bool:
     return not any(unicodedata.category(c)[0] in "LN" for c in text)
 
 
-def is_chinese(text: str) -> bool:
-    """Whether a text is read by the rules of Mandarin."""
-    return language_of(text) == "zh"
+def is_chinese(text: str, language: str = "") -> bool:
+    """Whether a text is read by the rules of Mandarin; language: as in `normalize`."""
+    return (language or language_of(text)) == "zh"
 
 
 def warm() -> None:
@@ -84,25 +93,22 @@ def _runs(text: str, tags: re.Pattern[str]) -> list[str]:
     return [run for run in (*runs, text[end:]) if run]
 
 
-def _read_run(run: str) -> str:
-    return "".join(_read_sentence(sentence) for sentence in _SENTENCE_END.split(run))
+def _read_run(run: str, language: str) -> str:
+    return "".join(_read_sentence(sentence, language) for sentence in _SENTENCE_END.split(run))
 
 
-def _read_sentence(sentence: str) -> str:
-    language = language_of(sentence)
-    sentence = _VERSION.sub(lambda m: _POINT[language].join(m.group().split(".")), sentence)
-    if language == "ko":
-        return sentence  # there is no grammar for it; the model reads numbers itself
-    if language != "zh":
-        return _by_grammar(language, sentence)
-    if not re.search(r"\d", sentence):
+def _read_sentence(sentence: str, language: str) -> str:
+    language = language or language_of(sentence)
+    if language not in _POINT:
         return sentence
-    # The Mandarin grammar takes the first letters of an English word after a number for a unit ("2024 mixed").
+    sentence = _VERSION.sub(lambda m: _POINT[language].join(m.group().split(".")), sentence)
+    if language == "zh" and not re.search(r"\d", sentence):
+        return sentence
     pieces, end = [], 0
-    for word in _LATIN_WORD.finditer(sentence):
-        pieces += [_by_grammar("zh", sentence[end : word.start()]), word.group()]
+    for word in _FOREIGN[language].finditer(sentence) if language in _FOREIGN else ():
+        pieces += [_by_grammar(language, sentence[end : word.start()]), word.group()]
         end = word.end()
-    return "".join((*pieces, _by_grammar("zh", sentence[end:])))
+    return "".join((*pieces, _by_grammar(language, sentence[end:])))
 
 
 def _by_grammar(language: str, text: str) -> str:

@@ -114,7 +114,7 @@ def build_page(
                 admin_tab(settings)
         client_api(functions)
         blocks.load(fn=None, outputs=tabs, js=OPEN_TAB)
-        wire_restore(restore, tabs, speech.text, source.voice, speech.seed, store)
+        wire_restore(restore, tabs, speech.text, source.voice, store)
         gr.Markdown(i18n("page.footer"), elem_id="footer")
     blocks.queue(api_open=False, default_concurrency_limit=8, max_size=64)
     mount = {

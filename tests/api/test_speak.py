@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import httpx
 import numpy as np
 import pytest
 
 from studio.audio.stretch import stretched_samples
+from studio.engine.quality import BUSY_RATIO, EFFORTS, HELD_S
 from tests.api.test_speech import SAMPLES, body
 
 
@@ -65,6 +68,35 @@ def test_preview_needs_no_engine_and_refuses_as_speaking_does(service) -> None:
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, "input")
 
 
+def said(reply: httpx.Response) -> str:
+    assert reply.status_code == 200, reply.text
+    return "".join(span["said"] for segment in reply.json()["segments"] for span in segment["spans"])
+
+
+def test_language_of_the_text_is_named_or_the_voices_own(service) -> None:
+    assert said(preview(service, "buy 3", voice="Ada")) == "buy 3"
+    assert said(preview(service, "buy 3", voice="Ada", language="zh")) == "buy 三"
+    assert service.store.edit("Ada", defaults={"language": "zh"}).defaults == {"language": "zh"}
+    assert said(preview(service, "buy 3", voice="Ada")) == "buy 三"
+    assert said(preview(service, "buy 3", voice="Ada", language="en")) == "buy three"
+    assert said(preview(service, "buy 3", voice="Ada", language="auto")) == "buy 3"
+    assert said(preview(service, "buy 3", voice="gone")) == "buy 3"
+    for named, kept in ({}, "zh"), ({"language": "auto"}, ""), ({"language": "ko"}, "ko"):
+        take = speak(service, input="buy 3", **named).headers["X-Request-Id"]
+        card = httpx.get(f"{service.url}/v1/audio/takes/{take}/settings").json()
+        assert card["request"]["language"] == kept
+
+
+@pytest.mark.parametrize("path", ["speech", "speech/preview"])
+def test_language_that_the_model_does_not_speak_is_refused_at_its_field(service, path: str) -> None:
+    asked = {"input": "one", "voice": "Ada", "language": "tlh"}
+    reply = httpx.post(f"{service.url}/v1/audio/{path}", json=asked)
+    assert (reply.status_code, reply.json()["error"]["param"]) == (400, "language")
+    assert "en, zh, ja, ko" in reply.json()["error"]["message"]
+    service.store.edit("Ada", defaults={"language": "tlh"})  # of another checkpoint: left out, not refused
+    assert httpx.post(f"{service.url}/v1/audio/{path}", json={"input": "one", "voice": "Ada"}).status_code == 200
+
+
 def test_pronunciation_is_said_previewed_and_gone_when_deleted(service, list_of_words: str) -> None:
     made = httpx.post(list_of_words, json={"word": "two", "said": "too too too"})
     assert made.status_code == 201 and made.json()["voice"] is None
@@ -93,6 +125,10 @@ def test_quality_that_is_asked_for_is_given_and_told(service, quality: str) -> N
     assert reply.headers["x-quality"] == quality and len(reply.content) == 2 * SAMPLES
 
 
+def test_fast_and_balanced_sound_the_same_sample_by_sample(service) -> None:
+    assert np.array_equal(pcm(service, quality="fast", seed=3), pcm(service, quality="balanced", seed=3))
+
+
 def test_automatic_quality_says_what_it_chose(service) -> None:
     reply = speak(service, quality="auto")
     assert reply.headers["x-quality"] in ("fast", "balanced", "best") and reply.headers["x-quality-reason"]
@@ -108,3 +144,12 @@ def test_text_is_judged_by_its_length_before_it_is_respelled(service, list_of_wo
     ):
         error = refused.json()["error"]
         assert (refused.status_code, error["param"]) == (400, "input") and "80000 characters" in error["message"]
+
+
+def test_models_say_what_each_quality_stands_for(service) -> None:
+    """The same table that the engine works by; hints of the page are filled from it."""
+    model = httpx.get(f"{service.url}/v1/models").json()["data"][0]
+    assert model["qualities"] == list(model["quality_settings"]) == ["auto", "fast", "balanced", "best"]
+    for quality, effort in EFFORTS.items():
+        assert model["quality_settings"][quality] == {"first_chunk_tokens": 25, **asdict(effort)}
+    assert model["quality_settings"]["auto"] == {"fast_from_places_ratio": BUSY_RATIO, "best_up_to_s": HELD_S}

@@ -93,9 +93,13 @@ def test_text_that_cannot_be_spoken_is_refused_at_the_text(
 
 
 def test_seed_that_is_no_number_is_refused_at_the_seed(page: StudioPage) -> None:
-    page.page.locator("#seed input, #seed textarea").fill("lucky")
+    page.page.locator("#seed input").fill("lucky")
     page.ask("Hello there.")
-    check_refused(page, "seed", "A seed is a whole number")
+    expect(page.page.locator("#speech-options [data-part=error]")).to_have_text(re.compile("A seed is a whole number"))
+    expect(page.page.locator("#seed input")).to_have_attribute("aria-invalid", "true")
+    page.wait("refused")
+    page.page.locator("#seed input").press_sequentially("7")
+    expect(page.page.locator("#speech-options [data-part=error]")).to_be_hidden()
 
 
 def test_missing_clip_is_refused_at_the_clip(page: StudioPage) -> None:

@@ -20,6 +20,13 @@ from tests.browser.test_page import GRADIOS_OWN, faults
 
 WORDS = "one two three four"
 TOTAL_MS = 4 * 5 * 40
+SAYS_EN = {
+    "auto": "Fast while others are served, best where checking costs 0.5 s at most",
+    "fast": "first 25 speech tokens.*at once.*Nothing is made again.*before your own waiting requests",
+    "balanced": "first 25 speech tokens.*made again, 1 time at most",
+    "best": "judged before it is heard.*2 times at most",
+}
+SAYS_ZH = {"auto": "不超过 0.5 秒", "fast": "25 个语音 token.*立即播放", "balanced": "最多 1 次", "best": "最多 2 次"}
 
 
 def option(page: StudioPage, name: str):
@@ -83,22 +90,27 @@ def test_speak_offers_only_sounds_and_modes_that_the_model_honours(open_on_fakes
     expect(page.page.locator("#instructions")).to_be_visible(visible="instruct" in spoken)
 
 
-def test_what_the_model_does_not_honour_is_absent_from_the_page(open_on_fakes: OpenPage) -> None:
-    page = open_on_fakes()
+def honouring(page: StudioPage, **changes: object) -> None:
+    """Load the page again as if another checkpoint were loaded."""
 
-    def lesser(route: Route) -> None:
-        reply = route.fetch()
-        listed = reply.json()
-        listed["data"][0] |= {"modes": ["zero_shot"], "sound_tags": []}
-        route.fulfill(response=reply, json=listed)
+    def answer(route: Route) -> None:
+        found = route.fetch().json()
+        found["data"][0] |= changes
+        route.fulfill(json=found)
 
-    expect(page.page.locator("#convert summary")).to_be_visible()
-    page.page.route("**/v1/models", lesser)
+    page.page.route("**/v1/models", answer)
     page.page.reload()
+    expect(page.page.locator("#speech-options .options")).to_have_attribute("data-state", "ready")
+
+
+def test_what_the_model_does_not_honour_is_absent_from_the_page(open_on_fakes: OpenPage) -> None:
+    """Another mode, a style instruction, another language, sounds, a clip in another voice."""
+    page = open_on_fakes()
+    expect(page.page.locator("#convert summary")).to_be_visible()
+    honouring(page, modes=["zero_shot"], sound_tags=[], languages=["en"])
     expect(page.page.locator("#convert [data-state]")).to_have_attribute("data-state", "absent")
-    expect(page.page.locator("#speech-options [data-state]")).to_have_attribute("data-state", "ready")
     more_options(page)
-    for part in ("#convert summary", "#mode", "#instructions", "#speech-tools [data-part=sounds]"):
+    for part in ("#convert summary", "#mode", "#instructions", "#language", "#speech-tools [data-part=sounds]"):
         expect(page.page.locator(part)).to_be_hidden()
 
 
@@ -117,6 +129,48 @@ def test_clip_is_said_in_the_picked_voice_and_a_bad_one_is_refused(
         expect(panel.get_by_role("alert")).to_be_visible(visible=not is_good)
     assert not fakes.lm.prompts  # no LM is asked
     assert faults(page) - GRADIOS_OWN == set()
+
+
+def test_language_of_the_text_is_chosen_previewed_and_sent(open_on_fakes: OpenPage, fakes: Service) -> None:
+    page = open_on_fakes()
+    sent = bodies(page.page)
+    language = option(page, "language")
+    expect(language.locator("option")).to_have_text(["Automatic", "English", "Chinese", "Japanese", "Korean"])
+    page.text.fill("buy 3")
+    page.page.locator("#speech-tools summary").click()
+    said = page.page.locator("#speech-tools li")
+    expect(said).to_have_text("buy 3")
+    language.select_option("zh")
+    expect(page.page.locator("#language-hint")).to_have_text(re.compile("read in Chinese"))
+    expect(said).to_contain_text("三")
+    page.hear("buy 3")
+    language.select_option("")
+    expect(page.page.locator("#language-hint")).to_be_hidden()
+    page.hear("buy 3")
+    assert [body.get("language") for body in sent] == ["zh", None]
+    fakes.in_loop(lambda: fakes.store.edit("Ada", defaults={"language": "en"}))
+    page.pick("Ada")
+    page.text.fill("buy 3 ")
+    expect(said).to_contain_text("three")  # the voice's own, where none is chosen
+
+
+def test_style_instruction_is_followed_where_the_model_honours_it(open_on_fakes: OpenPage, fakes: Service) -> None:
+    page = open_on_fakes()
+    sent = bodies(page.page)
+    page.page.get_by_label("Style instruction").fill("speak slowly and sadly")
+    page.hear(WORDS)
+    assert sent[0]["instructions"] == "speak slowly and sadly"
+    assert len(fakes.lm.prompts[-1].prompt_text_ids) == 4  # the instruction, in place of the clip's transcript
+    more_options(page)
+    option(page, "mode").select_option("zero_shot")
+    expect(page.page.get_by_label("Style instruction")).to_be_hidden()
+    page.hear(WORDS)
+    assert "instructions" not in sent[1]
+    option(page, "mode").select_option("")
+    page.page.get_by_label("Style instruction").fill("be <|im_end|> sad")
+    page.ask(WORDS)
+    page.wait("refused")
+    expect(page.page.locator("#speech-options [data-part=error]")).to_contain_text("marks")
 
 
 def test_pronunciation_is_added_heard_marked_and_deleted(open_on_fakes: OpenPage) -> None:
@@ -152,7 +206,7 @@ def test_speed_seed_and_sampling_are_sent_shown_and_kept(open_on_fakes: OpenPage
     more_options(page)
     option(page, "temperature").fill("0.7")
     assert page.hear(WORDS).total_ms == TOTAL_MS / 1.25
-    seed = page.page.locator("#seed :is(input, textarea)")
+    seed = page.page.locator("#seed input")
     expect(seed).to_have_value("")
     drawn = re.search(r"seed (\d+)", page.player.locator("[data-part=figures]").inner_text())
     page.page.get_by_label("Keep the seed").check()
@@ -179,7 +233,7 @@ def test_seed_field_says_which_promise_the_engine_reports(
     fakes.in_loop(lambda: fakes.worker.reports(seed_holds=holds))
     page = open_on_fakes(locale=locale)
     expect(page.page.locator("#seed-holds")).to_contain_text(words)
-    expect(page.page.locator("#seed :is(input, textarea)")).to_have_accessible_description(re.compile(words))
+    expect(page.page.locator("#seed input")).to_have_accessible_description(re.compile(words))
 
 
 def test_option_out_of_range_is_refused_at_its_field(open_on_fakes: OpenPage) -> None:
@@ -192,6 +246,15 @@ def test_option_out_of_range_is_refused_at_its_field(open_on_fakes: OpenPage) ->
     expect(option(page, "temperature")).to_have_attribute("aria-invalid", "true")
     option(page, "temperature").fill("")
     page.hear(WORDS)
+
+
+@pytest.mark.parametrize(("locale", "said"), [("en-US", SAYS_EN), ("zh-CN", SAYS_ZH)])
+def test_quality_says_what_it_stands_for(open_on_fakes: OpenPage, locale: str, said: dict[str, str]) -> None:
+    page = open_on_fakes(locale=locale)
+    for quality, words in said.items():
+        option(page, "quality").select_option(quality)
+        expect(page.page.locator("#quality-hint")).to_have_text(re.compile(words))
+    expect(option(page, "quality")).to_have_attribute("aria-describedby", "quality-hint")
 
 
 @pytest.mark.parametrize("quality", ["fast", "best"])

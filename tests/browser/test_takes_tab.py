@@ -143,7 +143,7 @@ def test_file_with_settings_that_is_dropped_on_the_page_restores_the_form(
     expect(page.text).to_have_value("“Remember me”, 你好")
     expect(page.voice).to_have_value(re.compile("Bob"))
     page.page.locator("#advanced").get_by_role("button").first.click()
-    expect(page.page.locator("#seed :is(input, textarea)")).to_have_value("4711")
+    expect(page.page.locator("#seed input")).to_have_value("4711")
     expect(page.page.locator("#restore .restore")).to_have_text("The form has the settings of this take again.")
     expect(page.page.locator("#pitch output")).to_have_text("-1.25 semitones")
     expect(page.page.locator("#speed output")).to_have_text("0.83×")
@@ -164,7 +164,7 @@ def test_file_without_settings_says_which_files_have_them(open_on_fakes: OpenPag
 
 def test_settings_of_a_take_come_back_into_the_form(open_on_fakes: OpenPage, fakes: Service) -> None:
     page = open_on_fakes()
-    spoken(page, "Use me again", voice="Bob", pitch=2, speed=1.5)
+    spoken(page, "Use me again", voice="Bob", language="zh", quality="best", seed=11, pitch=2, speed=1.5)
     page.text.fill("Something else")
     page.page.locator("#pitch input").fill("-3")
     page.pick("Ada")
@@ -175,6 +175,8 @@ def test_settings_of_a_take_come_back_into_the_form(open_on_fakes: OpenPage, fak
     expect(page.voice).to_have_value(re.compile("Bob"))
     expect(page.page.locator("#pitch output")).to_have_text("+2 semitones")
     expect(page.page.locator("#speed output")).to_have_text("1.50×")
+    for name, value in {"language": "zh", "quality": "best", "seed": "11"}.items():
+        expect(page.page.locator(f"#speech-options [name={name}]")).to_have_value(value)
 
 
 def test_converted_clip_is_in_the_history_and_leaves_the_form_as_it_is(open_on_fakes: OpenPage) -> None:

@@ -119,6 +119,28 @@ def test_bad_edit_is_told_at_its_field_and_nothing_typed_is_lost(page: Page, fak
     expect(field(page, "notes")).to_have_value("my notes")
 
 
+def test_voice_keeps_the_language_of_its_texts(page: Page, fakes: FakeStudio) -> None:
+    add(page, fakes, "Tessa")
+    pick(page, "Tessa")
+    language = page.get_by_label("Language of its texts")
+    expect(language.locator("option")).to_have_count(5)
+    language.select_option("ja")
+    part(page, "save").click()
+    expect(part(page, "told")).to_contain_text("is saved")
+    with page.expect_request("**/v1/audio/speech") as asked:
+        part(page, "try").click()
+    assert asked.value.post_data_json["language"] == "ja"
+    pick(page, "Ada")
+    expect(language).to_have_value("")
+    pick(page, "Tessa")
+    expect(language).to_have_value("ja")
+    language.select_option("")
+    part(page, "save").click()
+    expect(part(page, "save")).to_be_disabled()
+    (found,) = [v for v in httpx.get(f"{fakes.url}/v1/audio/voices").json()["data"] if v["name"] == "Tessa"]
+    assert found["defaults"] == {"seed": 3}
+
+
 def test_deleted_voice_comes_back_by_undo_or_from_the_bin(page: Page, fakes: FakeStudio) -> None:
     add(page, fakes, "Gina")
     pick(page, "Gina")

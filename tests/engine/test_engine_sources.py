@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from studio.backends.fake import Finish, Say, voice_prompt
+from studio.backends.fake import Finish, Say, WordFrontend, voice_prompt
 from studio.errors import InvalidRequest
 from studio.protocols import LmPrompt, LmTurn
 from studio.speech import SAMPLES_PER_TOKEN, Sampling, SpokenRow, SynthesisRequest, VoicingRequest
@@ -54,6 +55,21 @@ async def test_arriving_text_is_spoken_as_the_same_text_given_whole(stage: Stage
     written.put_nowait(None)
     parts = await read_all(await stage.engine.submit_arriving(request_of(), pieces))
     assert np.array_equal(parts, whole)
+
+
+@pytest.mark.parametrize("language", ["", "zh"])
+async def test_text_is_read_in_the_language_of_its_request_also_while_it_arrives(stage: Stage, language: str) -> None:
+    (wanted,) = WordFrontend().reading(language).segments("one two three")
+    await read_all(await stage.submit("one two three", language=language))
+    for interleaved in (False, True):
+        written, pieces = arriving("one two three")
+        written.put_nowait(None)
+        request = replace(request_of(interleaved), language=language)
+        await read_all(await stage.engine.submit_arriving(request, pieces))
+    whole, sentence, turn = stage.lm.prompts
+    assert whole.text_ids == sentence.text_ids == wanted.token_ids
+    fed = [text_id for kind, ids in turn.parts if kind == "text" for text_id in ids]
+    assert tuple(fed[-3:]) == wanted.token_ids
 
 
 async def test_words_of_an_interleaved_text_are_spoken_before_their_sentence_is_whole(stage: Stage) -> None:

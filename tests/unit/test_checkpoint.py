@@ -8,6 +8,8 @@ from studio.checkpoint import (
     FILE,
     FILE_3,
     HASHED_END_BYTES,
+    LANGUAGES,
+    LANGUAGES_3,
     VOICE_ENCODERS,
     check_files,
     fingerprint,
@@ -31,6 +33,15 @@ def test_ours_says_how_text_is_read(tmp_path: Path) -> None:
         ("en", "zh"),
         0.5,
     )
+
+
+@pytest.mark.parametrize(("file", "spoken"), [(FILE, LANGUAGES), (FILE_3, LANGUAGES_3)])
+def test_official_models_speak_the_languages_of_their_version(
+    tmp_path: Path, file: str, spoken: tuple[str, ...]
+) -> None:
+    (tmp_path / file).write_text("sample_rate: 24000\n", encoding="utf-8")
+    assert read_checkpoint(tmp_path).languages == spoken
+    assert set(LANGUAGES) < set(LANGUAGES_3) and len(LANGUAGES_3) == 9
 
 
 def test_tags_of_the_official_file_are_read_as_plain_values_and_run_nothing(tmp_path: Path) -> None:

@@ -202,3 +202,15 @@ def test_words_of_a_streamed_text_keep_the_blank_before_them(qwen_folder: Path) 
     assert frontend.word_ids("hello") + frontend.word_ids(" w h") == whole[:-2]
     with pytest.raises(InvalidRequest, match="sound tag"):
         frontend.word_ids(" [cough]")
+
+
+def test_reading_in_a_language_normalises_cuts_and_ends_by_its_rules(frontend: TextFrontend) -> None:
+    (plain,), (mandarin,) = frontend.segments("hello 3"), frontend.reading("zh").segments("hello 3")
+    assert (plain.text, mandarin.text) == ("hello three.", "hello三。")
+    assert frontend.reading("zh").word_ids("hello 3") != frontend.word_ids("hello 3") == (1, 3)
+    assert frontend.reading("") is frontend and frontend.segments("hello 3") == (plain,)
+
+
+def test_transcript_is_read_by_its_script_whatever_the_language_of_the_text(frontend: TextFrontend) -> None:
+    request = SynthesisRequest("", voice_prompt("", 9, "hello 3."), language="zh")
+    assert frontend.reading("zh").prompt_ids(request) == frontend.prompt_ids(request) == (1, 3, 4)

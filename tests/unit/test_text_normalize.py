@@ -46,3 +46,20 @@ def test_sign_that_the_grammar_refuses_does_not_keep_the_number_from_being_read(
 )
 def test_only_marks(text: str, marks: bool) -> None:
     assert only_marks(text) is marks
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "read"),
+    [
+        ("3:30", "", "three thirty"),  # no letter tells, so English
+        ("3:30", "zh", "三点三十分"),
+        ("I have 3 apples.", "zh", "I have 三 apples."),
+        ("我有3个苹果。", "en", "我有three个苹果。"),
+        ("2024年", "zh", "二零二四年"),
+        ("2024年", "ja", "二千二十四年"),  # the same characters, read otherwise
+        ("버전 1.2.3", "ko", "버전 1.2.3"),
+        ("Am 4. Mai um 9:30 Uhr", "de", "Am 4. Mai um 9:30 Uhr"),  # no grammar: the model reads numbers itself
+    ],
+)
+def test_language_that_is_named_decides_for_the_whole_text(text: str, language: str, read: str) -> None:
+    assert normalize(text, language=language) == read

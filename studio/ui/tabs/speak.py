@@ -12,8 +12,6 @@ from studio.ui.scripts import mount_script, template
 from studio.ui.tabs.checks import checks_part
 from studio.ui.tabs.events import error_place
 
-SEED_TEMPLATE = "<p class='options-hint' id='seed-holds-text' hidden></p>"
-"""Filled by assets/web/options.js from what the engine reports of its seeds."""
 EXAMPLES = ("example.1", "example.2", "example.3", "example.4")
 
 
@@ -25,7 +23,6 @@ class Speech:
     examples: tuple[gr.Button, ...]
     speak: gr.Button
     stop: gr.Button
-    seed: gr.Textbox
 
 
 def own_html(name: str, mount: str, module: str, elem_id: str) -> gr.HTML:
@@ -57,15 +54,10 @@ def speech_column(i18n: gr.I18n) -> Speech:
     checks_part()
     with gr.Accordion(i18n("field.advanced"), open=True, elem_id="advanced"):
         own_html("options", "mountOptions", "options", "speech-options")
-        seed = gr.Textbox(
-            label=i18n("field.seed"), placeholder=i18n("field.seed_hint"), max_lines=1, elem_id="seed"
-        )
-        error_place("seed")
-        gr.HTML(html_template=SEED_TEMPLATE, elem_id="seed-holds", padding=False)
     with gr.Accordion(i18n("words.title"), open=False, elem_id="words"):
         own_html("words", "mountWords", "words", "words-list")
     own_html("convert", "mountConvert", "convert", "convert")
-    return Speech(text, examples, speak, stop, seed)
+    return Speech(text, examples, speak, stop)
 
 
 def wire_speech(
@@ -90,7 +82,6 @@ def wire_speech(
         "voice": voice,
         "clip": clip,
         "transcript": transcript,
-        "seed": speech.seed,
     }
     named = f"Object.fromEntries({json.dumps(list(wanted))}.map((name, n) => [name, values[n]]))"
     play = f"(...values) => {{ window.studio.speak({named}); }}"

@@ -49,29 +49,17 @@ def restore_place() -> gr.HTML:
 
 
 def wire_restore(
-    place: gr.HTML, tabs: gr.Tabs, text: gr.Textbox, voice: gr.Dropdown, seed: gr.Textbox, store: VoiceStore
+    place: gr.HTML, tabs: gr.Tabs, text: gr.Textbox, voice: gr.Dropdown, store: VoiceStore
 ) -> None:
-    """Fill the form with what was restored, as far as it is of a kind that the form holds."""
+    """Fill the form with what was restored, as far as it is of a kind that Gradio's fields hold."""
 
     def restored(event: gr.EventData) -> list[Any]:
         card = event._data if isinstance(event._data, dict) else {}
-        said, known = restored_request(card), restored_voice(card, store)
-        new_seed = said.get("sampling", {}).get("seed")
-        return [
-            gr.Tabs(selected="studio"),
-            str(said.get("text", ""))[:TEXT_CHARS],
-            gr.skip() if known is None else known,
-            str(new_seed) if isinstance(new_seed, int) else "",
-        ]
+        request, known = card.get("request"), restored_voice(card, store)
+        said = request.get("text", "") if isinstance(request, dict) else ""
+        return [gr.Tabs(selected="studio"), str(said)[:TEXT_CHARS], gr.skip() if known is None else known]
 
-    place.restored(restored, None, [tabs, text, voice, seed], **QUIET)
-
-
-def restored_request(card: dict[str, Any]) -> dict[str, Any]:
-    """The request of a card that came from a browser; anything of another shape counts as absent."""
-    request = card.get("request")
-    request = request if isinstance(request, dict) else {}
-    return {**request, "sampling": request["sampling"] if isinstance(request.get("sampling"), dict) else {}}
+    place.restored(restored, None, [tabs, text, voice], **QUIET)
 
 
 def restored_voice(card: dict[str, Any], store: VoiceStore) -> str | None:
