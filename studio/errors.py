@@ -25,6 +25,7 @@ StudioError
     SpeechLMError         500  the speech LM failed for this request
     Token2WavError        500  the sound of this request could not be made
   EngineDead              503  the engine process ended; it is being started again
+    OutOfMemory           503  it ended since its memory was full and nothing was left to be given up
   AsrUnavailable          501  no recogniser of words is set up, or it cannot be loaded
   RequestAborted          499  the listener left; counted, never shown
   CheckpointError         500  a weight file that does not fit, and the first key of it
@@ -188,6 +189,10 @@ class EngineDead(StudioError):
     http_status = 503
     retryable = True
     code = "engine_restarting"
+
+
+class OutOfMemory(EngineDead):
+    code = "out_of_memory"
 
 
 class AsrUnavailable(StudioError):

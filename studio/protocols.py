@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 from studio.speech import Float32, Int32, Sampling, SpokenRow, VoicePrompt
 
@@ -118,13 +118,22 @@ class RowStep:
     final: bool
 
 
+Rung = Literal["refused", "smaller_batch", "recompute", "smaller_hop", "restart"]
+"""What is given up under overload or where memory is full, the least first: newcomers are turned away, fewer rows at
+once, caches are computed again, shorter hops; at last the worker starts again."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class StepResult:
-    """What a row's step gave: float32 [n] at 24 kHz, or the error that ended this row alone."""
+    """What a row's step gave: float32 [n] at 24 kHz, or the error that ended this row alone.
+
+    given_up: what the worker gave up since the last step for want of memory; told by one row of the batch.
+    """
 
     row_id: str
     samples: Float32 | None
     error: str | None = None
+    given_up: tuple[Rung, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +147,8 @@ class Token2WavStats:
     audio_seconds_total: float = 0.0
     state_bytes: int = 0
     voices_cached: int = 0
+    rows_uncached: int = 0
+    """Rows that are computed from their first token at each step, since memory was full."""
 
 
 class Token2Wav(Protocol):

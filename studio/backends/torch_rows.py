@@ -5,22 +5,21 @@ It loads no files, starts no thread and knows no process; `torch_token2wav.py` d
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from studio.backends.torch_device import raise_if_lost
+from studio.backends.torch_ladder import Ladder, Runs, out_of_memory
+from studio.backends.torch_row import TorchRow
 from studio.backends.torch_voices import TorchVoices
-from studio.models.flow import Flow, FlowState
+from studio.models.flow import Flow
+from studio.models.flow.sizes import BLOCK_FRAMES
 from studio.models.hift import CausalHift, Hift
-from studio.models.hift.causal import CausalState
-from studio.models.hift.streaming import HiftState
 from studio.models.weights import WeightsError
 from studio.protocols import RowStep, StepResult, Token2WavStats
 from studio.speech import (
@@ -34,8 +33,6 @@ from studio.speech import (
     VoicePrompt,
 )
 
-logger = logging.getLogger(__name__)
-
 TURN_BLOCKS = 1
 """Blocks of a voice's prompt in one turn while rows are open: as long as a step, so that streams go on."""
 TURN_BLOCKS_ALONE = 2
@@ -44,19 +41,6 @@ TURN_BLOCKS_ALONE = 2
 WARM_UP_TOKENS = 2 * BLOCK_TOKENS
 
 T = TypeVar("T")
-
-
-@dataclass(slots=True)
-class _Row:
-    """One segment's states. voice: its key.
-
-    ahead_tokens: tokens that the flow was shown already and the engine will give again.
-    """
-
-    voice: str
-    flow: FlowState
-    hift: HiftState | CausalState
-    ahead_tokens: int = 0
 
 
 class TorchToken2Wav:
@@ -70,15 +54,22 @@ class TorchToken2Wav:
         device: str = "cpu",
         voice_cache: int = 16,
         voice_cache_bytes: int = 0,
+        pool_bytes: int = 0,
+        storage: torch.dtype = torch.float32,
     ) -> None:
+        """pool_bytes: of the caches of rows and voices, 0 for no bound; beyond it caches are computed again. storage:
+        float32 or float16, in which keys and values of the flow are kept."""
         if hift.config.sample_rate_hz != SAMPLE_RATE_HZ or hift.config.samples_per_frame != MEL_HOP_SAMPLES:
             found = hift.config.samples_per_frame
             raise WeightsError(f"hift: ups makes {found} samples a mel frame, not {MEL_HOP_SAMPLES}")
         self._device = torch.device(device)
         self._flow = flow.to(self._device).eval()
         self._hift = hift.to(self._device).eval().fold_weight_norm()
-        self._voices = TorchVoices(self._flow, voice_cache, voice_cache_bytes)
-        self._rows: dict[str, _Row] = {}
+        self._voices = TorchVoices(self._flow, voice_cache, voice_cache_bytes, storage)
+        self._pool_bytes = pool_bytes
+        self._rows: dict[str, TorchRow] = {}
+        self._ladder = Ladder()
+        self._runs = Runs(self._ladder, lambda row: self._rows[row.row_id].joint, self._relieve)
         self._steps = self._rows_stepped = 0
         self._step_seconds = self._audio_seconds = 0.0
 
@@ -93,15 +84,27 @@ class TorchToken2Wav:
         return self._flow.steps
 
     def prepare(self, voice: VoicePrompt) -> bool:
-        """Compute a few blocks of a voice's prompt ahead of `open`; gives whether the voice is ready now."""
+        """Compute a few blocks of a voice's prompt ahead of `open`; gives whether the voice is ready now.
+
+        One that there is no memory for counts as ready: its rows are computed without its cache.
+        """
         blocks = TURN_BLOCKS if self._rows else TURN_BLOCKS_ALONE
-        return self._with_room(lambda: self._voices.prepare(voice, blocks))
+        try:
+            return self._with_room(lambda: self._voices.prepare(voice, blocks))
+        except torch.OutOfMemoryError:
+            pass
+        self._voices.give_up(voice.key)
+        return True
 
     def open(self, row_id: str, voice: VoicePrompt, seed: int) -> int:
         """Begin a row; gives the tokens that its first block needs."""
-        state = self._with_room(lambda: self._flow.open(self._voices.get(voice)), voice.key)
-        self._rows[row_id] = _Row(voice.key, state, self._hift.open(seed))
-        return state.first_block_tokens
+        state = None
+        try:
+            state = self._with_room(lambda: self._flow.open(self._voices.get(voice)), voice.key)
+        except torch.OutOfMemoryError:
+            self._ladder.take("recompute")
+        self._rows[row_id] = row = TorchRow(voice, state, self._hift.open(seed))
+        return row.first_block_tokens
 
     def drop(self, row_id: str) -> None:
         """Forget a row; unknown ids are ignored."""
@@ -111,29 +114,40 @@ class TorchToken2Wav:
     def step(self, rows: Sequence[RowStep]) -> list[StepResult]:
         """Voice every row's new speech tokens and advance its state; see protocols.Token2Wav.step.
 
-        A row that is unknown, too long or not finite ends with an error of its own; the others go on.
+        A row that is unknown, too long or not finite ends with an error of its own; the others go on. Where memory is
+        full, `_relieve` makes room as long as it can. Raises OutOfMemory after that.
         """
         began_s = time.monotonic()
         errors: dict[str, str] = {row.row_id: "no such row" for row in rows if row.row_id not in self._rows}
-        mels = self._solve([row for row in rows if row.row_id not in errors], errors)
-        waves = self._vocode([row for row in rows if row.row_id in mels], mels, errors)
-        results = [StepResult(row.row_id, waves.get(row.row_id), errors.get(row.row_id)) for row in rows]
+        self._keep_within_pool()
+        known = [row for row in rows if row.row_id not in errors]
+        solved = self._runs.computed(known, self._solve, "flow", errors)
+        for step in known:
+            self._rows[step.row_id].took(step)
+        mels = _finite(solved, "the mel is not finite", errors)
+        heard = [row for row in rows if row.row_id in mels]
+        vocoded = self._runs.computed(heard, lambda run: self._vocode(run, mels), "vocoder", errors)
+        waves = _finite(vocoded, "the sound is not finite", errors)
+        results = [
+            StepResult(row.row_id, _samples(waves.get(row.row_id)), errors.get(row.row_id)) for row in rows
+        ]
         for row in rows:
             if row.final or row.row_id in errors:
                 self.drop(row.row_id)
         self._count(results, time.monotonic() - began_s)
-        return results
+        return [replace(results[0], given_up=self._ladder.told()), *results[1:]] if results else []
 
     def stats(self) -> Token2WavStats:
+        rows = list(self._rows.values())  # whoever looks at figures does so from another thread
         return Token2WavStats(
-            rows_open=len(self._rows),
+            rows_open=len(rows),
             steps=self._steps,
             rows_stepped=self._rows_stepped,
             step_seconds_total=self._step_seconds,
             audio_seconds_total=self._audio_seconds,
-            state_bytes=sum(row.flow.bytes + row.hift.bytes() for row in self._rows.values())
-            + self._voices.bytes,
+            state_bytes=sum(row.bytes for row in rows) + self._voices.bytes,
             voices_cached=len(self._voices),
+            rows_uncached=sum(row.flow is None for row in rows),
         )
 
     def warm_up(self) -> None:
@@ -150,19 +164,40 @@ class TorchToken2Wav:
         self._steps = self._rows_stepped = 0
         self._step_seconds = self._audio_seconds = 0.0
 
-    def _solve(self, rows: Sequence[RowStep], errors: dict[str, str]) -> dict[str, Tensor]:
-        """New mel frames [80, F] of each row that went well."""
-        new = {row.row_id: self._new_tokens(row) for row in rows}
+    def _relieve(self, run: Sequence[RowStep]) -> None:
+        """Give up the next thing for the sake of memory, the cheapest first. Raises OutOfMemory if none is left."""
+        row = self._rows[run[0].row_id]
+        if len(run) > 1:
+            self._ladder.halve(len(run))
+        elif self._voices.evict(self._voices_in_use()):
+            self._ladder.take("recompute")
+        elif row.flow is not None and not row.small_hops:
+            row.small_hops = True
+            self._ladder.take("smaller_hop")
+        elif not self._forget_largest():
+            raise out_of_memory()
 
-        def solve(batch: Sequence[RowStep]) -> list[Tensor]:
-            states = [self._rows[row.row_id].flow for row in batch]
-            tokens, finals = [new[row.row_id] for row in batch], [row.final for row in batch]
-            return self._with_room(lambda: self._flow.step(states, tokens, finals))
+    def _voices_in_use(self) -> set[str]:
+        return {row.voice.key for row in self._rows.values() if row.flow is not None}
 
-        mels = _batched(rows, solve, errors)
-        for row in rows:
-            self._rows[row.row_id].ahead_tokens = len(row.lookahead)
-        return _finite(mels, "the mel is not finite", errors)
+    def _forget_largest(self) -> bool:
+        """Let the row with the largest cache be computed without one from now on; whether there was one."""
+        cached = [row for row in self._rows.values() if row.flow is not None]
+        if not cached:
+            return False
+        max(cached, key=lambda row: row.bytes).flow = None
+        self._ladder.take("recompute")
+        if torch.cuda.is_initialized():
+            torch.cuda.empty_cache()
+        return True
+
+    def _keep_within_pool(self) -> None:
+        """Before a step: caches of rows and voices within their pool, if there is one."""
+        while self._pool_bytes and self.stats().state_bytes > self._pool_bytes:
+            if self._voices.evict(self._voices_in_use()):
+                self._ladder.take("recompute")
+            elif not self._forget_largest():
+                return
 
     def _with_room(self, compute: Callable[[], T], *used: str) -> T:
         """Compute; where a GPU's memory is full, once more without the voices that no row uses.
@@ -172,36 +207,38 @@ class TorchToken2Wav:
         try:
             return compute()
         except torch.OutOfMemoryError:
-            logger.warning("the GPU's memory is full: voices that are not in use are forgotten")
+            self._ladder.take("recompute")
         # Out of the handler, whose error holds on to the tensors of the failed try.
-        self._voices.evict({*used, *(row.voice for row in self._rows.values())})
+        self._voices.evict({*used, *self._voices_in_use()})
         return compute()
 
-    def _new_tokens(self, row: RowStep) -> Tensor:
-        """What the flow has not seen yet: the row's tokens and look-ahead, less the look-ahead of last time."""
-        seen = self._rows[row.row_id].ahead_tokens
-        return torch.from_numpy(np.concatenate([row.tokens, row.lookahead])[seen:].astype(np.int64))
+    def _solve(self, run: Sequence[RowStep]) -> list[Tensor]:
+        """New mel frames [80, F] of each row."""
+        rows = [self._rows[step.row_id] for step in run]
+        if not rows[0].joint:
+            return [rows[0].solve_alone(self._flow, run[0])]
+        states = [row.flow for row in rows if row.flow is not None]
+        new = [row.new_tokens(step) for row, step in zip(rows, run, strict=True)]
+        mels = self._flow.step(states, new, [step.final for step in run])
+        for row, mel in zip(rows, mels, strict=True):
+            row.frames += mel.shape[1]
+        return mels
 
-    def _vocode(
-        self, rows: Sequence[RowStep], mels: dict[str, Tensor], errors: dict[str, str]
-    ) -> dict[str, Float32]:
-        """Samples of each row that went well. The vocoder takes the mel before it can fail, so no second try."""
-        if not rows:
-            return {}
-        try:
-            waves = self._hift.step(
-                [self._rows[row.row_id].hift for row in rows],
-                [mels[row.row_id] for row in rows],
-                [row.final for row in rows],
-            )
-        except Exception as error:
-            raise_if_lost(error)
-            logger.exception("the vocoder failed")
-            errors.update({row.row_id: f"vocoder: {error}" for row in rows})
-            return {}
-        found = dict(zip([row.row_id for row in rows], waves, strict=True))
-        finite = _finite(found, "the sound is not finite", errors)
-        return {row_id: wave.float().cpu().numpy() for row_id, wave in finite.items()}
+    def _vocode(self, run: Sequence[RowStep], mels: Mapping[str, Tensor]) -> list[Tensor]:
+        """Samples [S] of each row."""
+        rows = [self._rows[step.row_id] for step in run]
+        states = [row.hift.copy() for row in rows]
+        given = [mels[step.row_id] for step in run]
+        if rows[0].joint:
+            waves = self._hift.step(states, given, [step.final for step in run])
+        else:
+            pieces = given[0].split(BLOCK_FRAMES, dim=1)
+            finals = [run[0].final and number == len(pieces) for number in range(1, len(pieces) + 1)]
+            parts = [self._hift.step(states, [p], [f])[0] for p, f in zip(pieces, finals, strict=True)]
+            waves = [torch.cat(parts)]
+        for row, state in zip(rows, states, strict=True):
+            row.hift = state
+        return waves
 
     def _count(self, results: Sequence[StepResult], seconds: float) -> None:
         self._steps += 1
@@ -211,31 +248,12 @@ class TorchToken2Wav:
         self._audio_seconds += samples / SAMPLE_RATE_HZ
 
 
-def _batched(
-    rows: Sequence[RowStep], solve: Callable[[Sequence[RowStep]], list[Tensor]], errors: dict[str, str]
-) -> dict[str, Tensor]:
-    """All rows in one batch; if that fails, each alone, so that only the row at fault ends.
-
-    The flow leaves every state as it was when it fails.
-    """
-    if not rows:
-        return {}
-    try:
-        return {row.row_id: mel for row, mel in zip(rows, solve(rows), strict=True)}
-    except Exception as error:
-        raise_if_lost(error)
-        if len(rows) == 1:
-            logger.exception("the flow failed")
-            errors[rows[0].row_id] = f"flow: {error}"
-            return {}
-    found: dict[str, Tensor] = {}
-    for row in rows:
-        found |= _batched([row], solve, errors)
-    return found
-
-
 def _finite(tensors: dict[str, Tensor], problem: str, errors: dict[str, str]) -> dict[str, Tensor]:
     """Those without NaN and infinity; the others get an error."""
     bad = {row_id for row_id, tensor in tensors.items() if not bool(torch.isfinite(tensor).all())}
     errors.update(dict.fromkeys(bad, problem))
     return {row_id: tensor for row_id, tensor in tensors.items() if row_id not in bad}
+
+
+def _samples(wave: Tensor | None) -> Float32 | None:
+    return None if wave is None else wave.float().cpu().numpy()

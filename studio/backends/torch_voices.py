@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Collection
 
 import torch
+from torch import Tensor
 
 from studio.models.flow import Flow, PromptFlowCache, PromptPreparation
 from studio.speech import LOOKAHEAD_TOKENS, VoicePrompt
@@ -24,11 +25,15 @@ class TorchVoices:
     """Prompts in the flow, by voice; those not used for longest are forgotten. Owner: token2wav's one thread.
 
     most, most_bytes: voices and memory of the ready ones, of which the newest stays whatever its size; 0 bytes:
-    CPU_BYTES, on a GPU its GPU_SHARE. The official weights need 229 MB for each second of a prompt.
+    CPU_BYTES, on a GPU its GPU_SHARE. The official weights need 229 MB for each second of a prompt, half of it with
+    storage: float16 instead of float32.
     """
 
-    def __init__(self, flow: Flow, most: int, most_bytes: int = 0) -> None:
+    def __init__(
+        self, flow: Flow, most: int, most_bytes: int = 0, storage: torch.dtype = torch.float32
+    ) -> None:
         self._flow = flow
+        self._storage = storage
         self._most = most
         self._most_bytes = most_bytes or _default_bytes(flow.device)
         self._ready: OrderedDict[str, PromptFlowCache] = OrderedDict()
@@ -66,23 +71,37 @@ class TorchVoices:
     def forget(self, key: str) -> None:
         self._ready.pop(key, None)
 
-    def evict(self, used: Collection[str]) -> None:
-        """Give the memory of all ready voices but the used ones back to the GPU, which has none left."""
-        for key in self._ready.keys() - set(used):
+    def evict(self, used: Collection[str]) -> bool:
+        """Give the memory of all ready voices but the used ones back to the GPU; whether there were any."""
+        unused = self._ready.keys() - set(used)
+        for key in unused:
             del self._ready[key]
         torch.cuda.empty_cache()
+        return bool(unused)
+
+    def give_up(self, key: str) -> None:
+        """Prepare a voice no further: there is no memory for it."""
+        self._begun.pop(key, None)
 
     def _begin(self, voice: VoicePrompt) -> PromptPreparation:
-        """Raises ValueError for a prompt of other models: on a GPU, its tokens would end the whole worker."""
-        device, known = self._flow.device, self._flow.input_embedding.num_embeddings
-        if len(voice.speech_tokens) and voice.speech_tokens.max() >= known:
-            raise ValueError(f"speech token {voice.speech_tokens.max()} is not below {known}")
         return self._flow.begin_prompt(
-            torch.from_numpy(voice.speech_tokens.astype("int64")).to(device),
-            torch.from_numpy(voice.mel).to(device),
-            torch.from_numpy(voice.speaker_embedding).to(device),
-            tail_tokens=PROMPT_TAIL_TOKENS,
+            *prompt_tensors(self._flow, voice), tail_tokens=PROMPT_TAIL_TOKENS, storage=self._storage
         )
+
+
+def prompt_tensors(flow: Flow, voice: VoicePrompt) -> tuple[Tensor, Tensor, Tensor]:
+    """Speech tokens, mel and speaker embedding of a voice on the flow's device.
+
+    Raises ValueError for a prompt of other models: on a GPU, its tokens would end the whole worker.
+    """
+    device, known = flow.device, flow.input_embedding.num_embeddings
+    if len(voice.speech_tokens) and voice.speech_tokens.max() >= known:
+        raise ValueError(f"speech token {voice.speech_tokens.max()} is not below {known}")
+    return (
+        torch.from_numpy(voice.speech_tokens.astype("int64")).to(device),
+        torch.from_numpy(voice.mel).to(device),
+        torch.from_numpy(voice.speaker_embedding).to(device),
+    )
 
 
 def _default_bytes(device: torch.device) -> int:

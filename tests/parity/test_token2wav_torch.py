@@ -198,10 +198,6 @@ def test_where_the_gpu_s_memory_is_full_voices_not_in_use_are_forgotten_once(
         pass
     again = TorchVoices(token2wav._flow, 1).get(voice(2))
     assert torch.equal(token2wav._voices.get(voice(2)).rates[2].kept, again.rates[2].kept)
-    token2wav.open("row", voice(2), 7)
-    failing.extend([full] * 2)
-    (result,) = token2wav.step([RowStep("row", np.zeros(25, np.int32), np.zeros(0, np.int32), True)])
-    assert result.error == "flow: full"
 
 
 def test_fault_of_the_gpu_ends_the_worker_and_any_other_error_the_row(

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from studio.models.flow.history import Edges, History, HistoryShape, RateMemory
-from studio.models.flow.sizes import BLOCK_TOKENS, FRAMES_PER_TOKEN
+from studio.models.flow.sizes import BLOCK_TOKENS, FRAMES_PER_TOKEN, LOOKAHEAD_TOKENS
 
 if TYPE_CHECKING:
     from studio.models.flow.flow import Flow
@@ -87,6 +87,12 @@ class FlowState:
     def bytes(self) -> int:
         """Memory held by this stream alone, without the shared prompt."""
         return sum(rate.history.own_bytes for rate in self.rates)
+
+
+def first_block_tokens(prompt_tokens: int, tail_tokens: int) -> int:
+    """What a stream's `first_block_tokens` is after a prompt of so many tokens, without computing the prompt."""
+    left = len(align_prompt(torch.empty(prompt_tokens), torch.empty(0), tail_tokens)[0])
+    return _first_block_tokens(left - max(0, left - LOOKAHEAD_TOKENS) // BLOCK_TOKENS * BLOCK_TOKENS)
 
 
 def _first_block_tokens(pending: int) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
@@ -60,6 +60,11 @@ class Tails:
             self._kept.append(tail.clone())
         self._next += 1
 
+    def copy(self) -> Tails:
+        made = Tails()
+        made._kept = list(self._kept)
+        return made
+
     def bytes(self) -> int:
         return sum(tail.element_size() * tail.nelement() for tail in self._kept)
 
@@ -81,6 +86,10 @@ class CausalState:
     source_start: int = 0
     spectra: int = 0
     closed: bool = False
+
+    def copy(self) -> CausalState:
+        """A state that a step may change without changing this one; tensors are shared, for steps replace them."""
+        return replace(self, tails=self.tails.copy(), f0_tails=self.f0_tails.copy())
 
     def bytes(self) -> int:
         kept = (self.mel, self.source, self.windows)

@@ -9,7 +9,7 @@ Axes: B rows, C channels, n positions of one stream (rates in geometry.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -65,6 +65,13 @@ class HiftState:
     spectra_done: int = 0                   # output positions of the last stage that became windows
     samples_given: int = 0
     closed: bool = False
+
+    def copy(self) -> HiftState:
+        """A state that a step may change without changing this one; tensors are shared, for steps replace them."""
+        return replace(
+            self, mel=replace(self.mel), f0=replace(self.f0), source=replace(self.source),
+            spectra=replace(self.spectra), branches=[replace(s) for s in self.branches],
+            stages=[replace(s) for s in self.stages])
 
     def bytes(self) -> int:
         streams = [self.mel, self.f0, self.source, self.spectra, *self.branches, *self.stages]
