@@ -112,6 +112,8 @@ def view(
         "batch_rows": mean(stats.batch_rows),
         "rtf": mean(stats.rtf),
         "refused": stats.refused,
+        "places": stats.places,
+        "given_up": dict(stats.given_up),
         "underruns": stats.underruns,
         "finished": dict(stats.finished),
         "processes": list(parts),

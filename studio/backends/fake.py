@@ -11,7 +11,7 @@ import zlib
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from studio.protocols import (
     LmStats,
     LmTurn,
     RowStep,
+    Rung,
     StepResult,
     Token2WavStats,
     TokenDelta,
@@ -208,6 +209,8 @@ class SineToken2Wav:
         self._first_block_tokens = first_block_tokens
         self._rows: dict[str, tuple[float, int, int]] = {}  # row id -> hertz, tokens voiced, samples given
         self._failures: deque[str | Exception | None] = deque()
+        self.given_up: tuple[Rung, ...] = ()
+        """What the next step says that it gave up."""
 
     def fail(self, *outcomes: str | Exception | None) -> None:
         """Of the next steps: None goes well, a string ends the first row of it, an exception is raised."""
@@ -232,6 +235,8 @@ class SineToken2Wav:
         if failure is not None:
             self._rows.pop(rows[0].row_id, None)
             results[0] = StepResult(rows[0].row_id, None, failure)
+        results[0] = replace(results[0], given_up=self.given_up)
+        self.given_up = ()
         return results
 
     def _advance(self, row: RowStep) -> StepResult:

@@ -21,6 +21,7 @@ class Admission:
         self._running: dict[str, str] = {}  # request id -> client
         self._waiting: dict[str, deque[Ticket]] = {}  # client -> its tickets; first client is next in turn
         self._measured_s: float | None = None
+        self._narrowed: int | None = None
         self._draining = False
         self._held = False
         self._empty = asyncio.Event()
@@ -45,9 +46,14 @@ class Admission:
         self._held = False
         self._fill_places()
 
+    def narrow(self) -> None:
+        """Memory is full: one place fewer than are taken, until requests that end well give them back one by one."""
+        self._narrowed = max(1, self.running - 1)
+
     @property
     def places(self) -> int:
-        return self._max_running
+        """Requests that may run at once now."""
+        return self._max_running if self._narrowed is None else min(self._narrowed, self._max_running)
 
     @property
     def running(self) -> int:
@@ -82,14 +88,14 @@ class Admission:
             self.refused += 1
             seconds = self.expected_wait_s(0)
             raise QueueFull("queue.client_full", limit=self._max_per_client, retry_after_s=seconds)
-        if self.waiting >= self._queue_size and (self._held or self.running >= self._max_running):
+        if self.waiting >= self._queue_size and (self._held or self.running >= self.places):
             self.refused += 1
             seconds = self.expected_wait_s(0)
             raise QueueFull("queue.full", waiting=self.waiting, seconds=seconds, retry_after_s=seconds)
 
     def expected_wait_s(self, ahead: int) -> float:
         """Seconds until a place is free with so many requests before it, from the measured time of a request."""
-        per_place_s = (self._measured_s or FIRST_GUESS_S) / self._max_running
+        per_place_s = (self._measured_s or FIRST_GUESS_S) / self.places
         return max(1.0, per_place_s * (ahead + 1))
 
     def ahead(self, ticket: Ticket) -> list[str]:
@@ -107,7 +113,9 @@ class Admission:
         return []
 
     def measured(self, seconds: float) -> None:
-        """A request took so long from its place to its end."""
+        """A request took so long from its place to its end, which went well."""
+        if self._narrowed is not None:
+            self._narrowed = self._narrowed + 1 if self._narrowed < self._max_running else None
         self._measured_s = seconds if self._measured_s is None else 0.8 * self._measured_s + 0.2 * seconds
 
     def drain(self) -> None:
@@ -124,7 +132,7 @@ class Admission:
         self._fill_places()
 
     def _fill_places(self) -> None:
-        while self._waiting and not self._held and self.running < self._max_running:
+        while self._waiting and not self._held and self.running < self.places:
             client = next(iter(self._waiting))
             tickets = self._waiting.pop(client)
             ticket = tickets.popleft()

@@ -44,7 +44,7 @@ from studio.errors import (
     StudioError,
     SynthesisError,
 )
-from studio.protocols import Clock, SpeechLM, Token2Wav
+from studio.protocols import Clock, Rung, SpeechLM, Token2Wav
 from studio.speech import SAMPLE_RATE_HZ, Segment, SynthesisRequest, VoicingRequest
 
 logger = logging.getLogger(__name__)
@@ -92,7 +92,9 @@ class Engine:
         self._rates = Rates()
         self._admission = Admission(limits.max_running, limits.queue_size, limits.max_per_client)
         self._encoding = Admission(1, limits.queue_size, limits.max_per_client)
-        self._voicing = Voicing(token2wav, RowScheduler(limits.max_batch_rows), clock, self._recorder.stepped)
+        self._voicing = Voicing(
+            token2wav, RowScheduler(limits.max_batch_rows), clock, self._recorder.stepped, self._gave_up
+        )
         self._parts = EngineParts(
             self._voicing, clock, sleep, limits.max_ahead_s, limits.listener_timeout_s, silent_tokens
         )
@@ -293,6 +295,7 @@ class Engine:
             measured_rate=self.measured_rate(),
             rows_open=self._voicing.rows_open,
             refused=self._admission.refused,
+            places=self._admission.places,
             lm=_unless_down(lm),
             token2wav=_unless_down(token2wav),
         )
@@ -326,6 +329,12 @@ class Engine:
     def refuse_unless_ready(self) -> None:
         """Refuse while the models are not up. Raises EngineNotReady, EngineDraining."""
         self._crew.refuse_unless_ready()
+
+    def _gave_up(self, rung: Rung) -> None:
+        """Token2wav found memory full; where caches had to go, newcomers wait until others have ended."""
+        self._recorder.given_up[rung] += 1
+        if rung != "smaller_batch":
+            self._admission.narrow()
 
     def _worker_ready(self) -> None:
         self._rates.worker_started()

@@ -6,10 +6,10 @@ from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from studio.engine.worker import WorkerState
-from studio.protocols import LmStats, Token2WavStats
+from studio.protocols import LmStats, Rung, Token2WavStats
 from studio.speech import SeedHolds
 
 SECONDS_BOUNDS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 60.0)
@@ -117,6 +117,10 @@ class EngineStats:
     lm: LmStats | None = None
     token2wav: Token2WavStats | None = None
     refused: int = 0
+    places: int = 0
+    """Requests that may run at once now: fewer than are allowed after memory was full."""
+    given_up: Mapping[Rung, int] = field(default_factory=dict)
+    """How often each rung of the ladder of overload was taken."""
 
 
 class Histogram:
@@ -147,6 +151,7 @@ class Recorder:
     batch_rows: Histogram = field(default_factory=lambda: Histogram(ROWS_BOUNDS))
     audio_s_total: float = 0.0
     underruns: int = 0
+    given_up: Counter[Rung] = field(default_factory=Counter)
     last_requests: deque[RequestSummary] = field(default_factory=lambda: deque(maxlen=LAST_REQUESTS))
 
     def request_ended(self, summary: RequestSummary) -> None:
@@ -163,7 +168,7 @@ class Recorder:
         self.batch_rows.observe(rows)
         self.step_s.observe(seconds)
 
-    def stats(self, state: EngineState, **others: Any) -> EngineStats:
+    def stats(self, state: EngineState, refused: int, **others: Any) -> EngineStats:
         """Everything at this moment; others: the fields of EngineStats that are not counted here."""
         return EngineStats(
             state=state,
@@ -176,5 +181,7 @@ class Recorder:
             audio_s_total=self.audio_s_total,
             underruns=self.underruns,
             last_requests=tuple(self.last_requests),
+            refused=refused,
+            given_up={rung: self.given_up[rung] for rung in get_args(Rung)} | {"refused": refused},
             **others,
         )

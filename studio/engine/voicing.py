@@ -11,8 +11,8 @@ import logging
 from collections.abc import Callable, Sequence
 
 from studio.engine.scheduler import Playback, RowScheduler
-from studio.errors import CapacityError, EngineDead, StudioError, Token2WavError
-from studio.protocols import Clock, RowStep, StepResult, Token2Wav
+from studio.errors import CapacityError, EngineDead, OutOfMemory, StudioError, Token2WavError
+from studio.protocols import Clock, RowStep, Rung, StepResult, Token2Wav
 from studio.speech import Float32, VoicePrompt
 
 logger = logging.getLogger(__name__)
@@ -80,12 +80,19 @@ class Voicing:
     """All open rows and the loop that steps them. Owner: the engine's event loop."""
 
     def __init__(
-        self, token2wav: Token2Wav, scheduler: RowScheduler, clock: Clock, on_step: Callable[[int, float], None]
+        self,
+        token2wav: Token2Wav,
+        scheduler: RowScheduler,
+        clock: Clock,
+        on_step: Callable[[int, float], None],
+        on_given_up: Callable[[Rung], None],
     ) -> None:
+        """on_step: told of each step's rows and seconds. on_given_up: of each thing that is given up for memory."""
         self._token2wav = token2wav
         self.scheduler = scheduler
         self._clock = clock
         self._on_step = on_step
+        self._on_given_up = on_given_up
         self._rows: dict[str, Row] = {}
         self._wake = asyncio.Event()
 
@@ -134,6 +141,8 @@ class Voicing:
             self._deliver(steps, results)
 
     def _deliver(self, steps: Sequence[RowStep], results: Sequence[StepResult]) -> None:
+        for rung in (rung for result in results for rung in result.given_up):
+            self._on_given_up(rung)
         by_id = {result.row_id: result for result in results}
         for step in steps:
             if row := self._rows.get(step.row_id):
@@ -145,6 +154,8 @@ class Voicing:
         if not isinstance(error, StudioError):
             logger.error("a token2wav step failed", exc_info=error)
             error = Token2WavError("speech.token2wav_failed", reason=str(error))
+        if isinstance(error, OutOfMemory):
+            self._on_given_up("restart")
         all_lost = isinstance(error, EngineDead | CapacityError)
         lost = list(self._rows) if all_lost else [step.row_id for step in steps]
         for row_id in lost:

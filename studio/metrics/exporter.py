@@ -27,6 +27,8 @@ def values(stats: EngineStats) -> dict[Metric, Value]:
         names.REQUESTS_WAITING: stats.state.waiting,
         names.REQUESTS_FINISHED: stats.finished,
         names.REQUESTS_REFUSED: stats.refused,
+        names.GIVEN_UP: {str(rung): count for rung, count in stats.given_up.items()},
+        names.PLACES: stats.places,
         names.QUEUE_SECONDS: stats.queue_s,
         names.TTFA_SECONDS: stats.ttfa_s,
         names.RTF_RATIO: stats.rtf,

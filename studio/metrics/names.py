@@ -28,6 +28,15 @@ REQUESTS_FINISHED = Metric(
 REQUESTS_REFUSED = Metric(
     "studio_requests_refused_total", "counter", "Requests that found no place, neither to run nor to wait."
 )
+GIVEN_UP = Metric(
+    "studio_overload_steps_total",
+    "counter",
+    "Steps down the ladder of overload: refused, smaller_batch, recompute, smaller_hop, restart.",
+    "step",
+)
+PLACES = Metric(
+    "studio_places", "gauge", "Requests that may be voiced at once; fewer for a while after memory was full."
+)
 QUEUE_SECONDS = Metric(
     "studio_request_queue_seconds", "histogram", "Time from admission to the start of the speech LM."
 )
