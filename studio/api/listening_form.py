@@ -70,6 +70,8 @@ class DesignBody(BaseModel):
     timeout_s: int = Field(0, ge=0, le=3600)
     comments: bool = True
     arena: bool = False
+    leaderboard: Literal["voted", "always", "never"] = "voted"
+    leaderboard_votes: int = Field(20, ge=1, le=100_000)
     seed: int | None = Field(None, ge=0, le=2**32 - 1)
 
 

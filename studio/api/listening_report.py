@@ -14,9 +14,9 @@ from studio.api.listening import answers_shown
 from studio.api.owners import Owners
 from studio.audio.encode import encode_file
 from studio.errors import InvalidRequest, NotFound
-from studio.listening.arena import vote_weights
 from studio.listening.companion import Companion, companion
 from studio.listening.export import export
+from studio.listening.leaderboard import vote_weights
 from studio.listening.measuring import measure
 from studio.listening.raters import study
 from studio.listening.report import FORMATS, picture_names, render_html, render_pdf, render_picture

@@ -46,7 +46,7 @@ def install_listening(
         return (present() if present else settings).model_dump(include=set(COMPARABLE))
 
     speech = ConditionSpeech(engine, store, prompts, model)
-    room = ListeningRoom(settings.folder("listening"), speech.speak, comparable, now)
+    room = ListeningRoom(settings.folder("listening"), speech.speak, speech.check_text, comparable, now)
     owners = Owners(room.store, guard)
 
     def takes_of(request: Request, design: Design) -> list[GivenClip]:

@@ -49,12 +49,17 @@ class ConditionSpeech:
             self._body(Utterance("a", condition.source.voice, 0, condition.source.settings))
         for number, text in enumerate(design.texts, 1):
             try:
-                self._engine.check(text)
-            except CapacityError:
-                pass  # the text was judged first; that the engine is not up yet matters when it is to speak
+                self.check_text(text)
             except InvalidRequest as error:
                 reason = error.message("en")
                 raise InvalidRequest("listening.text_bad", param="texts", number=number, reason=reason) from None
+
+    def check_text(self, text: str) -> None:
+        """Refuse a text that cannot be spoken, whatever the voice. Raises InvalidRequest."""
+        try:
+            self._engine.check(text)
+        except CapacityError:
+            pass  # the text was judged first; that the engine is not up yet matters when it is to speak
 
     async def speak(self, wanted: Utterance) -> Float32:
         """One sentence, float32 [n] at 24 kHz."""

@@ -193,4 +193,11 @@ def rating_router(room: ListeningRoom) -> APIRouter:
         await room.arena.ask(session_of(request, token), body.text, address)
         return sessions.view(session_of(request, token))
 
+    @router.get("/{token}/leaderboard")
+    async def arena_leaderboard(request: Request, response: Response, token: str) -> dict[str, Any]:
+        """The arena: how the conditions stand, between two pairs and where the owner shows it."""
+        response.headers.update(NO_STORE)
+        board = await asyncio.to_thread(sessions.leaderboard, session_of(request, token))
+        return board._asdict() | {"rows": [row._asdict() for row in board.rows]}
+
     return router

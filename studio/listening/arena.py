@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 import time
 from collections import Counter, deque
@@ -10,35 +11,39 @@ from collections.abc import Callable, Iterable
 from itertools import combinations
 from random import Random
 
-from studio.errors import InvalidRequest, ListeningConflict, QueueFull
+from studio.errors import CapacityError, InvalidRequest, ListeningConflict, QueueFull, StudioError
 from studio.listening.answers import Answer, Role
 from studio.listening.design import Design
 from studio.listening.generation import Speak, Utterance
 from studio.listening.material import ready
 from studio.listening.orders import Trial
-from studio.listening.raters import Rater, RaterStore
+from studio.listening.raters import RaterStore
 from studio.listening.sessions import Session
 from studio.listening.store import GivenClip, ListeningStore
-from studio.speech import SAMPLE_RATE_HZ
+from studio.speech import SAMPLE_RATE_HZ, Float32
 
 TEXT_MAX_CHARS = 300
 PAIRS_PER_HOUR = 30
 """For one address; a new cookie does not make a new visitor."""
 VOTE_LIFE_S = 3600.0
 """A pair without a vote is given up after so long, and its sound goes."""
-FULL_WEIGHT_VOTES = 20
-"""A rater's votes together weigh no more than so many."""
-ONE_SIDED_VOTES, ONE_SIDED_RATIO = 10, 0.9
-"""From so many votes on, somebody who nearly always takes the same button is not listening."""
+Check = Callable[[str], None]
+"""Raises InvalidRequest for a text that nobody could speak, whatever the condition."""
+logger = logging.getLogger(__name__)
 
 
 class Arena:
     """Makes a visitor's pair; its sound goes with the vote, see `sessions`. Owner: the event loop."""
 
     def __init__(
-        self, store: ListeningStore, raters: RaterStore, speak: Speak, now: Callable[[], float] = time.time
+        self,
+        store: ListeningStore,
+        raters: RaterStore,
+        speak: Speak,
+        check: Check,
+        now: Callable[[], float] = time.time,
     ) -> None:
-        self._store, self._raters, self._speak, self._now = store, raters, speak, now
+        self._store, self._raters, self._speak, self._check, self._now = store, raters, speak, check, now
         self._lately: dict[str, deque[float]] = {}
         self._making: set[str] = set()
 
@@ -51,6 +56,7 @@ class Arena:
         text = " ".join(text.split())
         if not text or len(text) > TEXT_MAX_CHARS:
             raise InvalidRequest("listening.arena_text", param="text", limit=TEXT_MAX_CHARS)
+        self._check(text)
         if test.state != "open" or not test.design.arena:
             raise ListeningConflict("listening.closed")
         self._give_up_old()
@@ -60,6 +66,12 @@ class Arena:
         self._making.add(rater.id)
         try:
             await self._make(session, text)
+        except CapacityError:
+            self._lately[address].pop()
+            raise
+        except StudioError as error:  # its sentence may name the condition that could not be spoken
+            logger.warning("arena %s: a pair could not be made: %s", test.id, error.key)
+            raise ListeningConflict("listening.arena_failed") from None
         finally:
             self._making.discard(rater.id)
 
@@ -91,9 +103,8 @@ class Arena:
         pair = next_pair(design, self._raters.answers(session.test.id))
         sources = {condition.id: condition.source for condition in design.conditions}
         seed = secrets.randbelow(2**32)
-        made = await asyncio.gather(
-            *(self._speak(Utterance(text, sources[c].voice, seed, sources[c].settings)) for c in pair)
-        )
+        wanted = [Utterance(text, sources[c].voice, seed, sources[c].settings) for c in pair]
+        made = await self._spoken(wanted)
         item = f"{session.rater.id}-{len(session.rater.plan) + 1:03d}"
         given = {(item, c): (samples, SAMPLE_RATE_HZ) for c, samples in zip(pair, made, strict=True)}
         clips, rate_hz = await asyncio.to_thread(ready, design, given)
@@ -103,6 +114,15 @@ class Arena:
         self._raters.append(session.rater, Trial(Role.TEST, item, slots))
         self._raters.serve(session.rater.id, len(session.rater.plan))  # its time runs, whoever comes back for it
 
+    async def _spoken(self, pair: list[Utterance]) -> list[Float32]:
+        """Both clips. If one fails the other is waited for, so that no time tells which."""
+        made = []
+        for one in await asyncio.gather(*map(self._speak, pair), return_exceptions=True):
+            if isinstance(one, BaseException):
+                raise one
+            made.append(one)
+        return made
+
 
 def next_pair(design: Design, votes: Iterable[Answer]) -> tuple[str, str]:
     """The pair with the fewest votes; of equals, one by chance."""
@@ -110,21 +130,3 @@ def next_pair(design: Design, votes: Iterable[Answer]) -> tuple[str, str]:
     pairs = list(combinations(design.compared, 2))
     Random(secrets.token_bytes(8)).shuffle(pairs)
     return min(pairs, key=lambda pair: counts[frozenset(pair)])
-
-
-def vote_weights(raters: Iterable[Rater], votes: Iterable[Answer]) -> dict[str, float]:
-    """How much each vote of a rater counts: less than 1 beyond 20 votes, 0 for who always takes one button."""
-    plans = {rater.id: rater.plan for rater in raters}
-    counts: Counter[str] = Counter()
-    sides: Counter[tuple[str, int]] = Counter()
-    for vote in votes:
-        counts[vote.rater] += 1
-        if vote.score in (0.0, 1.0):
-            chosen = vote.condition if vote.score else vote.against
-            sides[vote.rater, plans[vote.rater][vote.position - 1].slots.index(chosen)] += 1
-    found = {}
-    for rater, count in counts.items():
-        most = max(sides[rater, 0], sides[rater, 1])
-        one_sided = count >= ONE_SIDED_VOTES and most >= ONE_SIDED_RATIO * count
-        found[rater] = 0.0 if one_sided else min(1.0, FULL_WEIGHT_VOTES / count)
-    return found

@@ -55,6 +55,8 @@ class Design:
     rounds: how often each trial of ABX is asked. coverage: "full", every sentence in every condition; "latin", every
     sentence once, the condition by Latin square over raters. raters: how many are planned; min_results: finished
     raters before results are shown. timeout_s: 0, or how long a trial may take. seed: of orders and of speech.
+    leaderboard: whether the arena's visitors see it, with the conditions' names: at any time between pairs, or once
+    they voted; leaderboard_votes: from so many votes of all visitors on.
     """
 
     kind: Kind
@@ -78,6 +80,8 @@ class Design:
     timeout_s: int = 0
     comments: bool = True
     arena: bool = False
+    leaderboard: Literal["voted", "always", "never"] = "voted"
+    leaderboard_votes: int = 20
     seed: int = 0
 
     @property
@@ -106,13 +110,13 @@ class Design:
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Design:
-        """The inverse of `to_dict`."""
+        """The inverse of `to_dict`. A test from before there were leaderboards shows none."""
         conditions = tuple(
             Condition(c["id"], c["name"], Source(**(c["source"] | {"takes": tuple(c["source"]["takes"])})))
             for c in given["conditions"]
         )
         plain = {"kind": Kind(given["kind"]), "conditions": conditions, "texts": tuple(given["texts"])}
-        return cls(**(dict(given) | plain))
+        return cls(**({"leaderboard": "never"} | dict(given) | plain))
 
 
 def item_of(number: int) -> str:

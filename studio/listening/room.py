@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from studio.errors import ListeningConflict
-from studio.listening.arena import Arena
+from studio.listening.arena import Arena, Check
 from studio.listening.blinding import Addresses
 from studio.listening.database import Database
 from studio.listening.generation import Generation, Present, Speak
@@ -19,17 +19,17 @@ from studio.listening.store import ListeningStore
 
 
 class ListeningRoom:
-    """Stores, sessions, generation and arena. present: as in `generation`."""
+    """Stores, sessions, generation and arena. present: as in `generation`; check: as in `arena`."""
 
     def __init__(
-        self, folder: Path, speak: Speak, present: Present, now: Callable[[], float] = time.time
+        self, folder: Path, speak: Speak, check: Check, present: Present, now: Callable[[], float] = time.time
     ) -> None:
         self._database = Database(folder / "tests.sqlite")
         self.store = ListeningStore(folder, self._database, now)
         self.raters = RaterStore(self._database, now)
         self.sessions = Sessions(self.store, self.raters, Addresses(), now)
         self.generation = Generation(self.store, speak, present)
-        self.arena = Arena(self.store, self.raters, speak, now)
+        self.arena = Arena(self.store, self.raters, speak, check, now)
         self.now = now
         self._alone: set[str] = set()
         self._changes: Counter[str] = Counter()

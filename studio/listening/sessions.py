@@ -18,6 +18,7 @@ from studio.listening import headphones
 from studio.listening.answers import Answer, Kind, Role
 from studio.listening.blinding import Addresses, Served, blind_wav
 from studio.listening.design import Design
+from studio.listening.leaderboard import Leaderboard, leaderboard
 from studio.listening.orders import Trial, plan
 from studio.listening.raters import Progress, Rater, RaterStore
 from studio.listening.scoring import COMMENT_MAX_CHARS, Reply, answers
@@ -41,8 +42,8 @@ class Session:
 
 
 class Sessions:
-    """Serves raters; knows no HTTP. Owner: the event loop, but for `sound` and `answer`, which take
-    their time and may run in a thread."""
+    """Serves raters; knows no HTTP. Owner: the event loop, but for `sound`, `answer` and `leaderboard`, which
+    take their time and may run in a thread."""
 
     def __init__(
         self,
@@ -53,6 +54,7 @@ class Sessions:
     ) -> None:
         self._store, self._raters, self._addresses, self._now = store, raters, addresses, now
         self._since_s = now()
+        self._boards: dict[str, tuple[int, Leaderboard]] = {}  # by test, and the number of votes behind it
 
     def invited(self, token: str) -> tuple[Test, Invitation]:
         """Raises NotFound for a link that is unknown, expired or of a test that is not open yet."""
@@ -100,10 +102,28 @@ class Sessions:
         position = self._reached(session)
         if position >= len(rater.plan):
             if test.design.arena:
-                return common | {"phase": "text", "voted": self._raters.answered(rater.id)}
+                return common | {"phase": "text", **self._standing(session)}
             self._raters.finish(rater.id)
             return common | {"phase": "finished", "comment": rater.comment}
         return common | {"phase": "trial", "trial": self._trial(session, position)}
+
+    def _standing(self, session: Session) -> dict[str, Any]:
+        """What a visitor of the arena may see between two pairs."""
+        voted, shown = self._raters.answered(session.rater.id), session.test.design.leaderboard
+        return {"voted": voted, "leaderboard": shown == "always" or (shown == "voted" and voted > 0)}
+
+    def leaderboard(self, session: Session) -> Leaderboard:
+        """How the conditions stand. Raises ListeningConflict while a vote is due, NotFound where it is not shown."""
+        test = session.test
+        if not test.design.arena or not self._standing(session)["leaderboard"]:
+            raise NotFound("listening.no_leaderboard")
+        if self._reached(session) < len(session.rater.plan):
+            raise ListeningConflict("listening.vote_due")
+        votes, (known, board) = self._raters.counts(test.id)["answers"], self._boards.get(test.id, (-1, None))
+        if board is None or known != votes:
+            board = leaderboard(test, self._raters.of_test(test.id), self._raters.answers(test.id))
+            self._boards[test.id] = (votes, board)
+        return board
 
     def _reached(self, session: Session) -> int:
         """The trial that is due, from 0; one whose time is over is passed over."""

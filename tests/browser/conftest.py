@@ -79,6 +79,35 @@ def opening(chromium: Browser, url: str) -> Iterator[OpenPage]:
     assert not errors
 
 
+@contextmanager
+def opening_raters(chromium: Browser, url: str) -> Iterator[Callable[..., Page]]:
+    """Opens raters' pages, each in a browser of its own; an uncaught error in any of them fails the test."""
+    contexts: list[BrowserContext] = []
+    errors: list[str] = []
+
+    def open_one(
+        token: str,
+        locale: str = "en-US",
+        viewport: dict[str, int] = DESKTOP,
+        watch: Callable[[Page], object] = lambda page: None,
+        **how: object,
+    ) -> Page:
+        """watch: sees the page before anything is loaded."""
+        context = chromium.new_context(locale=locale, viewport=viewport, **how)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        watch(page)
+        page.goto(f"{url}/listen/{token}")
+        expect(page.locator("body")).not_to_have_attribute("data-phase", "loading")
+        return page
+
+    yield open_one
+    for context in contexts:
+        context.close()
+    assert not errors
+
+
 @pytest.fixture
 def open_page(chromium: Browser, studio: RealStudio) -> Iterator[OpenPage]:
     """Opens pages on the real engine."""

@@ -129,6 +129,22 @@ def test_problems_are_shown_while_they_can_be_changed(open_owner: OpenOwner, tmp
     expect(page.locator("h2 .badge")).to_have_attribute("data-state", "open")
 
 
+def test_owner_of_an_arena_chooses_when_its_visitors_see_the_leaderboard(open_owner: OpenOwner) -> None:
+    page = open_owner()
+    begin_design(page, "ab", "Arena")
+    expect(field(page, "leaderboard")).to_be_hidden()
+    field(page, "arena").check()
+    field(page, "leaderboard").select_option("always")
+    field(page, "leaderboard_votes").fill("7")
+    for place, heat in enumerate(("0.5", "1.2")):
+        row = condition(page, place, f"heat {heat}", "speech")
+        row.locator("[data-part=settings]").fill(f"temperature={heat}")
+    page.locator("[data-part=keep]").click()
+    page.locator("[data-part=edit]").click()
+    expect(field(page, "leaderboard")).to_have_value("always")
+    expect(field(page, "leaderboard_votes")).to_have_value("7")
+
+
 def test_deleting_asks_for_the_title_and_offers_the_export(open_owner: OpenOwner) -> None:
     page = open_owner()
     begin_design(page, "mos", "To go")

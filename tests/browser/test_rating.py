@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from studio.listening.answers import Answer, Kind, read_csv
-from tests.browser.conftest import DESKTOP, PHONE
+from tests.browser.conftest import DESKTOP, PHONE, opening_raters
 from tests.fake_studio import FakeStudio
 from tests.simulated_rater import Owner, SimulatedRater, higher_is_better, tone
 
@@ -53,23 +53,9 @@ def open_owner_of(chromium: Browser) -> Iterator[Callable[[FakeStudio], Page]]:
 
 @pytest.fixture
 def open_rater(chromium: Browser, mortal: FakeStudio) -> Iterator[OpenRater]:
-    """Opens a rater's page; an uncaught error in it fails the test."""
-    contexts: list[BrowserContext] = []
-    errors: list[str] = []
-
-    def open_one(token: str, locale: str = "en-US", viewport: dict[str, int] = DESKTOP, **how: object) -> Page:
-        context = chromium.new_context(locale=locale, viewport=viewport, **how)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.goto(f"{mortal.url}/listen/{token}")
-        expect(page.locator("body")).not_to_have_attribute("data-phase", "loading")
-        return page
-
-    yield open_one
-    for context in contexts:
-        context.close()
-    assert not errors
+    """Opens raters' pages on that studio."""
+    with opening_raters(chromium, mortal.url) as open_one:
+        yield open_one
 
 
 def begin(page: Page) -> None:
@@ -375,17 +361,3 @@ def test_raters_pages_have_no_faults_of_access(owner: Owner, open_rater: OpenRat
             expect(page.locator("[data-part=play-0]")).to_be_enabled()
             found = Axe().run(page)
             assert found.violations_count == 0, found.generate_report()
-
-
-def test_visitor_hears_own_words_in_the_arena_and_votes(owner: Owner, open_rater: OpenRater) -> None:
-    conditions = [{"name": f"voice of {name}", "source": {"kind": "speech", "voice": name}} for name in ("Ada", "Bob")]
-    test = owner.create(kind="ab", title="arena", arena=True, headphones="off", conditions=conditions)["id"]
-    assert owner.do(test, "open").status_code == 200
-    page = open_rater(owner.invite(test)[0])
-    page.locator("[data-part=begin]").click()
-    page.locator("[data-part=own-text]").fill("one two three four")
-    page.locator("[data-part=send]").click()
-    until_answered(page, Kind.AB)
-    page.locator("[data-part=next]").click()
-    expect(page.locator("[data-part=voted]")).to_contain_text("1")
-    assert [a.kind for a in answers_of(owner, test)] == [Kind.AB]

@@ -9,7 +9,7 @@ import pytest
 
 from studio.listening import coverage
 from studio.listening.answers import Answer, Kind, Role, Study
-from studio.listening.arena import vote_weights
+from studio.listening.leaderboard import vote_weights
 from studio.listening.orders import Trial
 from studio.listening.raters import Rater
 from studio.listening.statistics import power, ranking, simulate, tests

@@ -3,7 +3,7 @@ import { say } from "../page.js";
 import { button, element } from "../elements.js";
 
 const KINDS = ["mos", "cmos", "ab", "abx", "mushra", "mushra_nmr", "similarity", "intelligibility"];
-const NUMBERS = { raters: 12, min_results: 0, training: 0, traps: 0, gold: 0, repeats: 0, rounds: 1, timeout_s: 0 };
+const NUMBERS = { raters: 12, min_results: 0, training: 0, traps: 0, gold: 0, repeats: 0, rounds: 1, timeout_s: 0, leaderboard_votes: 20 };
 let fields = 0;
 
 const field = (name, input, hint = null) => {
@@ -67,6 +67,7 @@ export function designForm({ voices, design, keep, cancel }) {
   const reference = element("select", {});
   const numbers = Object.fromEntries(Object.entries(NUMBERS).map(([name, usual]) => [name, element("input", { type: "number", min: 0, value: design?.[name] ?? usual })]));
   const coverage = choose(["full", "latin"], design?.coverage ?? "full", (one) => say(`listen.coverage.${one}`));
+  const board = choose(["voted", "always", "never"], design?.leaderboard ?? "voted", (one) => say(`listen.leaderboard.${one}`));
   const headphones = choose(["ask", "require", "off"], design?.headphones ?? "ask", (one) => say(`listen.headphones.${one}`));
   const language = choose(["en", "zh"], design?.language ?? document.documentElement.lang.slice(0, 2), (one) => ({ en: "English", zh: "中文" }[one]));
   const consent = area(design?.consent, 3);
@@ -92,6 +93,7 @@ export function designForm({ voices, design, keep, cancel }) {
     numbers.rounds.closest("p").hidden = kind.value !== "abx";
     // Visitors of an arena bring the sentences, and its pairs are spoken as they come.
     const arena = kind.value === "ab" && ticks.arena.querySelector("input").checked;
+    for (const input of [board, numbers.leaderboard_votes]) input.closest("p").hidden = !arena;
     for (const input of [texts, seed, ...["min_results", "training", "traps", "repeats", "gold"].map((name) => numbers[name])]) {
       input.closest("p").hidden = arena || (input === numbers.gold && input.closest("p").hidden);
     }
@@ -102,7 +104,7 @@ export function designForm({ voices, design, keep, cancel }) {
   const read = () => {
     const made = {
       kind: kind.value, title: title.value, conditions: rows(), texts: texts.closest("p").hidden ? [] : texts.value.split("\n").map((one) => one.trim()).filter(Boolean),
-      reference: ["mushra", "similarity"].includes(kind.value) ? reference.value : "", headphones: headphones.value, language: language.value,
+      reference: ["mushra", "similarity"].includes(kind.value) ? reference.value : "", headphones: headphones.value, leaderboard: board.value, language: language.value,
       consent: consent.value, instructions: instructions.value,
     };
     for (const [name, input] of Object.entries(numbers)) made[name] = input.closest("p").hidden ? NUMBERS[name] : Number(input.value);
@@ -132,7 +134,7 @@ export function designForm({ voices, design, keep, cancel }) {
     element("fieldset", {}, element("legend", {}, say("listen.field.conditions")), element("p", { class: "about" }, say("listen.conditions_how")), list,
       button(say("listen.add"), () => { add(null); changed(); }, { "data-part": "add" }), element("span", { class: "field-error", role: "alert", "data-error": "conditions", hidden: true }),
       element("span", { class: "field-error", role: "alert", "data-error": "voice", hidden: true })),
-    referenceField, ticks.anchors, ticks.arena, field("texts", texts, say("listen.hint.texts")),
+    referenceField, ticks.anchors, ticks.arena, field("leaderboard", board), field("leaderboard_votes", numbers.leaderboard_votes), field("texts", texts, say("listen.hint.texts")),
     element("details", { open: Boolean(design) }, element("summary", {}, say("listen.raters")), element("div", { class: "options" },
       field("raters", numbers.raters), field("min_results", numbers.min_results), field("coverage", coverage), field("training", numbers.training),
       field("traps", numbers.traps), field("gold", numbers.gold), field("repeats", numbers.repeats), field("rounds", numbers.rounds),

@@ -1,6 +1,7 @@
 // The raters' page: joins, checks headphones, goes from trial to trial. The server says what comes next; see link.js for the rest.
 import { el, sayWith } from "./dom.js";
 import { headphoneCheck } from "./headphones.js";
+import { leaderboard } from "./leaderboard.js";
 import { Link } from "./link.js";
 import { showTrial } from "./trial.js";
 
@@ -80,12 +81,24 @@ function showText(view) {
     audio();
     send.disabled = true;
     wait.textContent = say("rate.making");
-    await step(() => link.json("text", { text: text.value }));
+    try {
+      show(await link.json("text", { text: text.value }));
+    } catch (error) {
+      const now = error.status === 409 ? await link.json("state").catch(() => null) : null;
+      if (now && now.phase !== "text") show(now); // another page has a pair, or the arena is closed
+      refused(error);
+    }
     send.disabled = false;
     wait.textContent = "";
   } } }, el("label", { htmlFor: "own-text" }, say("rate.own_text")), text, send, wait);
   place("text", el("h1", {}, say("rate.arena")), view.voted > 0 && el("p", { data: { part: "voted" } }, say("rate.voted", { count: view.voted })),
-    told(view.instructions), form);
+    told(view.instructions), form, view.leaderboard && board());
+}
+
+function board() {
+  const node = el("section", { className: "board", data: { part: "leaderboard" } });
+  leaderboard({ link, say }).then((content) => node.replaceChildren(...content), () => {}); // it is looked at in passing
+  return node;
 }
 
 function showFinished(view) {
