@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from studio.bench import service
+from studio.bench import pages, service
 from studio.bench.conditions import conditions
 from studio.bench.figures import row, table
 from studio.bench.load import ANSWER_TIMEOUT_S, Line, Load, closed_loop
@@ -38,6 +38,9 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--first-sound", action="store_true", help="first sound of 3, 6 and 12 s, warm, one at a time"
     )
+    parser.add_argument("--pages", type=int, help="not speech: what so many open Admin pages cost an idle studio")
+    parser.add_argument("--looks", type=int, default=60, help="looks of each of these pages, one a second")
+    parser.add_argument("--admin-password", default="bench", help="of the studio at --url")
     parser.add_argument("--out", type=Path, help="file to which the JSON line is appended")
     parser.add_argument("--note", default="", help="a word on the conditions, kept in the JSON line")
     return parser.parse_args(argv)
@@ -46,11 +49,24 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
 async def run(args: argparse.Namespace) -> Row:
     """Start a studio if none is given, put the loads on it, and collect everything that was measured."""
     report: Row = {**conditions(), "note": args.note}
+    measure = pages_open if args.pages else measured
     if args.url:
-        return report | await measured(args, args.url)
-    async with service.started() as studio:
+        return report | await measure(args, args.url)
+    async with service.started(["--admin-password", args.admin_password]) as studio:
         report |= {"page_s": round(studio.page_s, 2), "ready_s": round(studio.ready_s, 2)}
-        return report | await measured(args, studio.url)
+        return report | await measure(args, studio.url)
+
+
+async def pages_open(args: argparse.Namespace, url: str) -> Row:
+    """The web process without pages and with them; it must run on this machine."""
+    web = _local_processes(url).get("web")
+    if web is None:
+        raise SystemExit("the CPU time of a studio elsewhere cannot be read")
+
+    def cpu_s() -> float:
+        return service.cpu_s({"web": web})["web"]
+
+    return {"pages": await pages.rows(url, args.admin_password, args.pages, args.looks, cpu_s)}
 
 
 async def measured(args: argparse.Namespace, url: str) -> Row:
@@ -124,7 +140,7 @@ def show(report: Row) -> None:
     ):
         if report.get(name) not in (None, ""):
             print(f"{name}: {report[name]}")
-    for name in ("rows", "first_sound"):
+    for name in ("rows", "first_sound", "pages"):
         if name in report:
             print(f"\n{name}\n{table(report[name])}")  # type: ignore[arg-type]
     print()

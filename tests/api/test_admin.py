@@ -6,15 +6,18 @@ import asyncio
 import json
 import re
 import threading
+from pathlib import Path
 
 import httpx
 import pytest
 from fastapi.routing import APIRoute
 
 from studio.backends.fake import Finish, Say, WaitFor
+from studio.bench import pages
 from tests.api.conftest import Service, clip_samples
 
 PASSWORD = "open sesame"
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -272,3 +275,12 @@ def test_presets_and_export(looked_after: Service) -> None:
     assert "max_running = 8\n" in client.get("/admin/export").text
     exported = client.get("/admin/export?form=env").text
     assert "STUDIO_MAX_RUNNING=8\n" in exported and PASSWORD not in exported
+
+
+async def test_bench_opens_pages_that_ask_as_the_tab_does(looked_after: Service) -> None:
+    used_s = iter((1.0, 1.0, 1.0, 2.0))
+    idle, busy = await pages.rows(looked_after.url, PASSWORD, 3, 11, lambda: next(used_s), look_s=0.0)
+    assert (idle["pages"], idle["replies"], idle["web_cpu"]) == (0, 0, 0.0)
+    assert (busy["pages"], busy["replies"]) == (3, 33) and busy["web_cpu"] > 0
+    script = (ROOT / "assets" / "web" / "admin.js").read_text()
+    assert f"LOOK_MS = {1000 * pages.LOOK_S:.0f}, HISTORY_EVERY = {pages.HISTORY_EVERY};" in script
