@@ -105,7 +105,7 @@ class Settings(BaseModel):
     start_timeout_s: float = knob(600.0, "A worker that is not ready after so long counts as failed.", group="limits", unit="s", ge=10, le=7200)
 
     data_dir: str = knob(str(ROOT / "data"), "Folder of the voice library: SQLite and clips.", group="library")
-    takes_max_mb: float = knob(2000.0, "Disk for takes; the oldest go first, but none with a star or in a script. 0: none are kept.", group="library", unit="MB", ge=0, le=1_000_000)
+    takes_max_mb: float = knob(2000.0, "Disk for takes; the oldest go first, but none with a star or in a script: one client may keep half of it so. 0: none are kept.", group="library", unit="MB", ge=0, le=1_000_000)
     cache_dir: str = knob("", "Folder for fetched and converted checkpoints; empty: data_dir/cache.", group="library")
 
     def sampling(self, defaults: Sampling) -> Sampling:

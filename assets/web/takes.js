@@ -45,10 +45,10 @@ class Takes {
     } catch (error) { this.fail(error); }
   }
 
-  showUsage({ takes, own_bytes, all_bytes, limit_bytes }) {
+  showUsage({ takes, own_bytes, own_kept_bytes, own_kept_limit_bytes, all_bytes, limit_bytes }) {
     const mb = (bytes) => (bytes / 1e6).toFixed(bytes < 1e8 ? 1 : 0);
-    this.part("usage").textContent = limit_bytes
-      ? say("takes.usage", { takes, own: mb(own_bytes), all: mb(all_bytes), limit: mb(limit_bytes) }) : say("takes.off");
+    const used = { takes, own: mb(own_bytes), kept: mb(own_kept_bytes), most: mb(own_kept_limit_bytes), all: mb(all_bytes), limit: mb(limit_bytes) };
+    this.part("usage").textContent = limit_bytes ? say("takes.usage", used) : say("takes.off");
   }
 
   tell(text) { this.part("said").textContent = text; }
@@ -70,6 +70,7 @@ class Takes {
         take.starred = (await (await ask(`v1/audio/takes/${take.id}/star`, { method: "POST", body: { starred: !take.starred } })).json()).starred;
         star.setAttribute("aria-pressed", String(take.starred));
         star.textContent = sign();
+        this.showUsage((await (await ask("v1/audio/takes")).json()).usage);
       } catch (error) { this.fail(error); }
     }, { class: "take-star", "aria-pressed": String(take.starred), ...named("takes.star"), title: say("takes.star") });
     const compare = element("input", { type: "checkbox", checked: this.compared.some((one) => one.id === take.id), onchange: () => this.compare(take, compare) });

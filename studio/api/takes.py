@@ -23,6 +23,7 @@ from studio.library.store import VoiceStore
 from studio.speech import SAMPLE_RATE_HZ, Float32
 from studio.takes.card import HEAD_BYTES, Card, card_of, file_with_card, read_card
 from studio.takes.recorder import voiced_again
+from studio.takes.room import CLIENT_SHARE
 from studio.takes.store import Take, TakeStore
 
 MEDIA_TYPES = {"wav": "audio/wav", "flac": "audio/flac", "opus": "audio/ogg", "mp3": "audio/mpeg"}
@@ -106,6 +107,8 @@ def takes_router(
             "usage": {
                 "takes": usage.takes,
                 "own_bytes": usage.own_bytes,
+                "own_kept_bytes": usage.own_kept_bytes,
+                "own_kept_limit_bytes": int(CLIENT_SHARE * usage.limit_bytes),
                 "all_bytes": usage.all_bytes,
                 "limit_bytes": usage.limit_bytes,
             },
@@ -153,7 +156,7 @@ def takes_router(
 
     @router.post("/v1/audio/takes/{take_id}/star")
     async def star_take(request: Request, take_id: str, star: Star) -> dict[str, object]:
-        return wire(takes.star(client_of(request), take_id, star.starred))
+        return wire(await asyncio.to_thread(takes.star, client_of(request), take_id, star.starred))
 
     @router.post("/v1/audio/takes/{take_id}/replay")
     async def replay_take(request: Request, take_id: str) -> Response:

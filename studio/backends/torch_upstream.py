@@ -36,6 +36,11 @@ class UpstreamToken2Wav:
         self._step_seconds = self._audio_seconds = 0.0
 
     @property
+    def codes(self) -> int:
+        """Speech tokens that the flow knows: 0 to one less."""
+        return self._flow.input_embedding.num_embeddings
+
+    @property
     def flow_steps(self) -> int:
         return self._flow.steps
 

@@ -15,6 +15,8 @@ from studio.library.voice import NAME_MAX_CHARS, Voice
 
 MAX_BYTES = 60_000_000
 NAMELESS = "spk2info"
+TOLD = {"checkpoint.code": "bundle.spk2info_code", "checkpoint.misfit": "bundle.spk2info_misfit"}
+"""What the worker says of such a file, as it is told to whoever sent it."""
 
 
 def is_spk2info(file: IO[bytes]) -> bool:
@@ -38,7 +40,8 @@ async def take_spk2info(
     try:
         found = await prompts.read_voices(await asyncio.to_thread(_checked, file))
     except CheckpointError as error:
-        raise InvalidRequest("bundle.spk2info", param="bundle") from error
+        why = {name: error.values[name] for name in ("reason", "code") if name in error.values}
+        raise InvalidRequest(TOLD.get(error.key, "bundle.spk2info"), param="bundle", **why) from error
     if store.room() < len(found):
         raise InvalidRequest("voice.limit", limit=store.max_voices)
     taken = []

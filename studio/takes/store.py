@@ -1,4 +1,4 @@
-"""Takes in SQLite and their sound in FLAC files named by id; the oldest make room for new ones. Knows no settings."""
+"""Takes in SQLite and their sound in FLAC files named by id; old ones make room for new ones. Knows no settings."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ import soundfile
 from studio.audio.encode import to_pcm
 from studio.audio.loudness import loudness_of
 from studio.database import open_database
-from studio.errors import ClientError, NotFound
+from studio.errors import NotFound
 from studio.speech import SAMPLE_RATE_HZ, Float32, SpokenRow
+from studio.takes.room import Loose, going, refuse_beyond_share
 
 SCHEMA = Path(__file__).with_name("schema")
 PAGE_TAKES = 50
@@ -56,15 +57,18 @@ class Take:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """How much is kept: takes and bytes of one client, bytes of all, and the most that may be."""
+    """How much there is of one client and of all, how much of it for good, and the most that may be."""
 
     takes: int
     own_bytes: int
+    own_kept_bytes: int
     all_bytes: int
+    all_kept_bytes: int
     limit_bytes: int
 
 
 COLUMNS = ", ".join(Take.__slots__)
+_KEPT = "(starred = 1 OR line <> '')"
 
 
 class TakeStore:
@@ -103,7 +107,7 @@ class TakeStore:
     ) -> Take:
         """Keep a take: samples float32 [n] at 24 kHz are kept as 16 bits. Takes its time: call it in a thread.
 
-        Raises: ClientError take.no_room when even without the takes that may be forgotten there is no room.
+        line: what keeps it for good. Raises: ClientError take.no_room, take.kept_share, take.kept_all, see `room.py`.
         """
         tokens = json.dumps([asdict(row) for row in spoken], separators=(",", ":"))
         loudness = loudness_of(samples, SAMPLE_RATE_HZ)
@@ -117,7 +121,9 @@ class TakeStore:
                 tokens, len(samples) / SAMPLE_RATE_HZ, loudness.lufs, loudness.peak_dbfs, size_bytes, 0, line,
             )  # fmt: skip
             with self._making_room:
-                self._make_room(size_bytes)
+                if line:
+                    self._refuse_beyond_share(client, size_bytes)
+                self._make_room(client, size_bytes)
                 self._insert(take, partial)
         return take
 
@@ -155,8 +161,12 @@ class TakeStore:
         self._db.execute(f"UPDATE take SET line = '' WHERE {which}", [json.dumps(list(lines))])
 
     def star(self, client: str, take_id: str, starred: bool) -> Take:
-        """A take with a star is not forgotten for want of room."""
-        self._db.execute("UPDATE take SET starred = ? WHERE client = ? AND id = ?", [starred, client, take_id])
+        """A take with a star is not forgotten for want of room. Raises ClientError take.kept_share, take.kept_all."""
+        with self._making_room:
+            take = self.find(client, take_id)
+            if starred and not (take.starred or take.line):
+                self._refuse_beyond_share(client, take.size_bytes)
+            self._db.execute("UPDATE take SET starred = ? WHERE id = ?", [starred, take_id])
         return self.find(client, take_id)
 
     def delete(self, client: str, take_id: str) -> Take:
@@ -173,10 +183,10 @@ class TakeStore:
         return (pcm / 32767).astype(np.float32)
 
     def usage(self, client: str) -> Usage:
-        takes, own = self._db.execute(
-            "SELECT count(*), coalesce(sum(size_bytes), 0) FROM take WHERE client = ?", [client]
-        ).fetchone()
-        return Usage(takes, own, self._all_bytes(), self._limit_bytes)
+        sums = f"coalesce(sum(size_bytes), 0), coalesce(sum(size_bytes) FILTER (WHERE {_KEPT}), 0) FROM take"
+        takes, own, own_kept = self._db.execute(f"SELECT count(*), {sums} WHERE client = ?", [client]).fetchone()
+        all_, all_kept = self._db.execute(f"SELECT {sums}").fetchone()
+        return Usage(takes, own, own_kept, all_, all_kept, self._limit_bytes)
 
     @contextmanager
     def _written(self, samples: Float32) -> Iterator[Path]:
@@ -208,24 +218,21 @@ class TakeStore:
         rows = self._db.execute(f"SELECT {COLUMNS} FROM take WHERE {where} {order}", [*values, limit])
         return [Take(*row) for row in rows.fetchall()]
 
-    def _all_bytes(self) -> int:
-        return int(self._db.execute("SELECT coalesce(sum(size_bytes), 0) FROM take").fetchone()[0])
+    def _refuse_beyond_share(self, client: str, size_bytes: int) -> None:
+        """Refuse to keep so many bytes more for good."""
+        now = self.usage(client)
+        refuse_beyond_share(now.own_kept_bytes + size_bytes, now.all_kept_bytes + size_bytes, self._limit_bytes)
 
-    def _make_room(self, size_bytes: int) -> None:
-        """Forget the oldest takes that nothing keeps, until so many bytes fit."""
-        spare = self._limit_bytes - size_bytes - self._all_bytes()
-        if spare >= 0:
+    def _make_room(self, client: str, size_bytes: int) -> None:
+        """Forget takes that nothing keeps until so many bytes of this client fit."""
+        excess_bytes = self.usage(client).all_bytes + size_bytes - self._limit_bytes
+        if excess_bytes <= 0:
             return
-        kept_for_nothing = "SELECT id, size_bytes FROM take WHERE starred = 0 AND line = '' ORDER BY created_s, rowid"
-        going = []
-        for take_id, freed_bytes in self._db.execute(kept_for_nothing).fetchall():
-            going.append(take_id)
-            spare += freed_bytes
-            if spare >= 0:
-                break
-        else:
-            raise ClientError("take.no_room", limit=self._limit_bytes / 1e6)
-        for take_id in going:
+        held = dict(self._db.execute("SELECT client, sum(size_bytes) FROM take GROUP BY client").fetchall())
+        held[client] = held.get(client, 0) + size_bytes
+        oldest_first = f"SELECT id, client, size_bytes FROM take WHERE NOT {_KEPT} ORDER BY created_s, rowid"
+        loose = [Loose(*row) for row in self._db.execute(oldest_first).fetchall()]
+        for take_id in going(loose, held, excess_bytes, self._limit_bytes):
             self._forget(take_id)
 
     def _forget(self, take_id: str) -> None:

@@ -189,6 +189,21 @@ def test_takes_retention_is_a_setting_with_its_size_shown(start_service: Start) 
     assert reply["data"][0]["text"].startswith("number 11")
 
 
+def test_star_beyond_a_client_s_share_is_refused_with_what_to_do(start_service: Start) -> None:
+    service = start_service("--takes-max-mb", "0.25")
+    service.in_loop(service.forget)
+    http = person(service)
+    take = speak(http, " ".join(["a"] * 80))
+    usage = http.get("/v1/audio/takes").json()["usage"]
+    assert usage["own_kept_bytes"] == 0 and 125_000 == usage["own_kept_limit_bytes"] < usage["own_bytes"]
+    refused = http.post(f"/v1/audio/takes/{take}/star", json={"starred": True})
+    assert refused.status_code == 400 and refused.json()["error"]["param"] == "take"
+    assert "delete takes or a script first" in refused.json()["error"]["message"]
+    chinese = {"Accept-Language": "zh"}
+    told = http.post(f"/v1/audio/takes/{take}/star", json={"starred": True}, headers=chinese).json()["error"]
+    assert "请先取消加星" in told["message"] and not http.get(f"/v1/audio/takes/{take}").json()["starred"]
+
+
 def test_takes_survive_a_restart(start_service: Start) -> None:
     first = start_service()
     first.in_loop(first.forget)

@@ -39,7 +39,15 @@ def test_voice_that_upstream_saved_has_prompt_speech_cut_to_fit_and_no_transcrip
 
 def test_file_that_somebody_sent_is_read_as_the_checkpoints_own(tmp_path: Path) -> None:
     data = (written(tmp_path, {"mine": {"embedding": torch.ones(192)}}) / "spk2info.pt").read_bytes()
-    assert list(read_uploaded(data)) == ["mine"]
+    assert list(read_uploaded(data, 10)) == ["mine"]
+
+
+def test_voice_of_models_with_more_speech_codes_is_refused(tmp_path: Path) -> None:
+    stored = {"theirs": prompted(torch.tensor([3, 4]), torch.zeros(4, 80))}
+    data = (written(tmp_path, stored) / "spk2info.pt").read_bytes()
+    assert list(read_uploaded(data, 5)) == ["theirs"]
+    with pytest.raises(CheckpointError, match="4 is not below 4"):
+        read_uploaded(data, 4)
 
 
 def test_checkpoint_without_the_file_has_none(tmp_path: Path) -> None:

@@ -93,15 +93,51 @@ def test_oldest_take_goes_first_but_none_with_a_star_or_of_a_script(
     assert usage.takes == 4 and usage.own_bytes == usage.all_bytes <= usage.limit_bytes == 200_000
 
 
-def test_full_of_kept_takes_refuses_and_forgets_nothing(store: TakeStore, keep: Keep, tmp_path: Path) -> None:
-    for number in range(4):
-        keep(str(number), line="l1")
-    with pytest.raises(ClientError, match="star"):
-        keep("more")
-    assert len(store.of_lines(["l1"])) == 4 and len(list((tmp_path / "sound").iterdir())) == 4
-    store.let_go(["l1"])
-    keep("more")
-    assert ids(store.search("ada")) == ["more", "3", "2", "1"]
+def test_one_client_keeps_half_of_the_room_for_good_with_stars_and_scripts_together(
+    store: TakeStore, keep: Keep, tmp_path: Path
+) -> None:
+    keep("line", line="l1"), keep("starred"), keep("one more")
+    store.star("ada", "starred", True)
+    for over in (lambda: store.star("ada", "one more", True), lambda: keep("line 2", line="l2")):
+        with pytest.raises(ClientError, match="find room too"):
+            over()
+    assert ids(store.search("ada")) == ["one more", "starred", "line"] and not store.find("ada", "one more").starred
+    assert len(list((tmp_path / "sound").iterdir())) == 3
+    store.star("ada", "line", True)  # it is kept already
+    store.star("ada", "starred", False)
+    assert store.star("ada", "one more", True).starred
+
+
+def test_all_clients_together_leave_a_quarter_of_the_room_for_new_takes(store: TakeStore, keep: Keep) -> None:
+    for client in ("ada", "bob", "cleo"):
+        keep(client, client)
+        store.star(client, client, True)
+    keep("new", "dora")
+    with pytest.raises(ClientError, match="most for all together"):
+        store.star("dora", "new", True)
+    keep("newer", "emil")
+    assert store.search("dora") == [] and ids(store.search("emil")) == ["newer"]
+    assert [store.find(client, client).starred for client in ("ada", "bob", "cleo")] == [1, 1, 1]
+
+
+def test_client_with_more_than_half_of_the_room_makes_room_with_its_own(store: TakeStore, keep: Keep) -> None:
+    keep("bob's", "bob")
+    for number in range(9):
+        keep(str(number))
+    assert ids(store.search("ada")) == ["8", "7", "6"] and ids(store.search("bob")) == ["bob's"]
+    keep("bob's second", "bob")
+    assert ids(store.search("ada")) == ["8", "7"]
+    keep("cleo's", "cleo")  # nobody holds more than half any more: the oldest of all goes
+    assert ids(store.search("bob")) == ["bob's second"] and ids(store.search("ada")) == ["8", "7"]
+
+
+def test_take_that_does_not_fit_is_refused_and_nothing_is_forgotten(store: TakeStore, keep: Keep) -> None:
+    keep("starred"), keep("loose", "bob")
+    store.star("ada", "starred", True)
+    sound = np.tile(NOISE, 4)
+    with pytest.raises(ClientError, match="does not fit"):
+        store.add("long", "cleo", sound, [], {"text": "x"}, voice="v", voice_name="C", voice_key="k", model="m")
+    assert ids(store.search("bob")) == ["loose"]
 
 
 def test_deleted_take_leaves_no_file(store: TakeStore, keep: Keep, tmp_path: Path) -> None:

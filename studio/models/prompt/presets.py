@@ -42,11 +42,19 @@ def read_presets(folder: Path) -> dict[str, VoicePrompt]:
     return {str(name): _voice(folder, str(name), entry) for name, entry in stored.items()}
 
 
-def read_uploaded(data: bytes) -> dict[str, VoicePrompt]:
-    """The voices of such a file that somebody sent. Raises CheckpointError as `read_presets`."""
+def read_uploaded(data: bytes, codes: int) -> dict[str, VoicePrompt]:
+    """The voices of such a file that somebody sent. codes: speech tokens that the models know.
+
+    Raises: CheckpointError as `read_presets`, also for voices of models that know more.
+    """
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / PRESETS).write_bytes(data)
-        return read_presets(Path(folder))
+        voices = read_presets(Path(folder))
+        for name, voice in voices.items():
+            if (token := int(voice.speech_tokens.max(initial=0))) >= codes:
+                reason = f"{name!r} is of other models: its speech token {token} is not below {codes}"
+                raise _misfit(Path(folder), reason)
+        return voices
 
 
 def _voice(folder: Path, name: str, entry: Any) -> VoicePrompt:
