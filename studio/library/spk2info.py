@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import zipfile
-from typing import IO
+from typing import IO, Any
 
 from studio.archive import open_zip
 from studio.errors import CheckpointError, InvalidRequest, RequestTooLarge
@@ -40,7 +40,7 @@ async def take_spk2info(
     try:
         found = await prompts.read_voices(await asyncio.to_thread(_checked, file))
     except CheckpointError as error:
-        why = {name: error.values[name] for name in ("reason", "code") if name in error.values}
+        why: dict[str, Any] = {k: v for k, v in error.values.items() if k in ("reason", "code")}
         raise InvalidRequest(TOLD.get(error.key, "bundle.spk2info"), param="bundle", **why) from error
     if store.room() < len(found):
         raise InvalidRequest("voice.limit", limit=store.max_voices)
