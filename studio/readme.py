@@ -22,7 +22,7 @@ HEADS = {
     "knobs": ("| flag | default | range | unit | what it does | applies |", 6),
     "knobs-zh": ("| 参数 | 默认值 | 范围 | 单位 | 何时生效 |", 5),
 }
-APPLIES_ZH = {"restart": "重启后", "next request": "下一次请求"}
+APPLIES_ZH = {"restart": "重启后", "next request": "下一次请求", "next step": "下一步", "at once": "立即"}
 TREE_WIDTH = 30
 
 

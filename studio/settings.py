@@ -26,7 +26,7 @@ from studio.speech import Sampling
 
 PREFIX = "STUDIO_"
 ROOT = Path(__file__).resolve().parent.parent
-Applies = Literal["restart", "next request"]
+Applies = Literal["restart", "next request", "next step", "at once"]
 SPACE_SIGN_IN = {
     "oidc_issuer": "OPENID_PROVIDER_URL", "oidc_client_id": "OAUTH_CLIENT_ID",
     "oidc_client_secret": "OAUTH_CLIENT_SECRET", "oidc_scopes": "OAUTH_SCOPES",
@@ -36,7 +36,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def knob(default: object, description: str, *, group: str, unit: str = "", applies: Applies = "restart", **bounds: Any) -> Any:
-    """One row of the table: default, effect, group, unit, when it acts, and its bounds (ge, le)."""
+    """One row of the table: default, effect, group, unit, when it acts, and its bounds (ge, le, multiple_of)."""
     return Field(default, description=description, json_schema_extra={"group": group, "unit": unit, "applies": applies}, **bounds)
 
 
@@ -59,7 +59,7 @@ class Settings(BaseModel):
     oidc_admins: str = knob("", "Who of its people is an administrator: claim=value, comma separated, such as sub=5f1a or email=ada@example.org or groups=ops; empty: nobody.", group="server")
     allowed_origins: str = knob("", "Other sites' origins that may call /v1 from a browser, comma separated.", group="server")
     page: bool = knob(True, "Serve the page; false: the API alone, which needs no Gradio.", group="server")
-    log_level: Literal["debug", "info", "warning", "error"] = knob("info", "Least severe line that is logged.", group="server")
+    log_level: Literal["debug", "info", "warning", "error"] = knob("info", "Least severe line that is logged.", group="server", applies="at once")
 
     model_dir: str = knob(str(ROOT / "assets" / "voice"), "Checkpoint folder in CosyVoice2's layout, or its name on a hub such as FunAudioLLM/CosyVoice2-0.5B.", group="model")
     hub: Literal["huggingface", "modelscope"] = knob("huggingface", "Where a checkpoint named in model_dir is fetched from.", group="model")
@@ -77,11 +77,25 @@ class Settings(BaseModel):
     block_size: int = knob(32, "Tokens of one KV cache block; a multiple of 32 on the CPU.", group="lm", unit="tokens", ge=16, le=128)
     enforce_eager: bool = knob(False, "Run the LM without CUDA graphs; always so on the CPU.", group="lm")
     batch_invariant: bool = knob(False, "A seed gives the same tokens on a GPU (compute capability 8.0 or more) beside other requests too, by vLLM's batch invariance; slower. A CPU needs no such thing.", group="lm")
+    enable_prefix_caching: bool = knob(True, "Keep the KV cache of prompts, so that a voice that speaks again is not read again.", group="lm")
+    kv_cache_dtype: Literal["auto", "fp8", "fp8_e4m3", "fp8_e5m2"] = knob("auto", "Precision of the KV cache; auto: that of the LM. fp8 holds more tokens for some quality; GPUs only. Not run by us.", group="lm")
+    quantization: Literal["auto", "fp8", "int8", "awq", "gptq"] = knob("auto", "Precision of the LM's weights; auto: as the checkpoint has them. fp8 is made at the start; awq and gptq need such a checkpoint; int8 is refused, for vLLM has it for mixtures of experts alone. GPUs only. Not run by us.", group="lm")
+    enable_sleep_mode: bool = knob(False, "Let the LM be put to sleep from the Admin tab, which gives its GPU memory back; GPUs only. Not run by us.", group="lm")
+    tensor_parallel_size: int = knob(1, "GPUs that share each layer of the LM; needs as many. Not run by us.", group="lm", unit="GPUs", ge=1, le=8)
+    data_parallel_size: int = knob(1, "Copies of the LM, each on GPUs of its own; needs as many. Not run by us.", group="lm", unit="copies", ge=1, le=8)
+    speculative: Literal["off", "ngram"] = knob("off", "Draft tokens ahead of the LM; refused, for vLLM drafts past logits processors, and ours draws the speech.", group="lm")
     lm_threads: int = knob(0, "CPU threads of the speech LM; 0: one of two cores, else half of them.", group="lm", unit="threads", ge=0, le=256)
 
     token2wav_threads: int = knob(0, "CPU threads of flow and vocoder; 0: what the LM leaves.", group="token2wav", unit="threads", ge=0, le=256)
-    max_batch_rows: int = knob(8, "Rows voiced in one token2wav step.", group="token2wav", unit="rows", applies="next request", ge=1, le=256)
-    flow_steps: int = knob(10, "Euler steps of a mel solve; fewer is faster and rougher.", group="token2wav", unit="steps", ge=1, le=50)
+    max_batch_rows: int = knob(8, "Rows voiced in one token2wav step.", group="token2wav", unit="rows", applies="next step", ge=1, le=256)
+    batch_wait_s: float = knob(0.0, "How long a step waits for more rows while nobody would run dry: larger batches, later first sound.", group="token2wav", unit="s", applies="next step", ge=0, le=0.2)
+    first_hop_tokens: int = knob(25, "Tokens of a request's first step: more make the first sound later and safer. Hops never change the sound.", group="token2wav", unit="tokens", applies="next step", ge=25, le=200, multiple_of=25)
+    hop_growth: float = knob(2.0, "How much longer each next step of a request may be; 1: all as long as the first.", group="token2wav", applies="next step", ge=1, le=4)
+    most_hop_tokens: int = knob(100, "The longest step: longer ones cost less a token and let others wait longer.", group="token2wav", unit="tokens", applies="next step", ge=25, le=400, multiple_of=25)
+    flow_steps: int = knob(10, "Euler steps of a mel solve; fewer is faster and rougher: the sound changes.", group="token2wav", unit="steps", ge=1, le=50)
+    guidance: float = knob(0.7, "Weight of the voice against the flow's unconditioned guess; other values than the checkpoint's change the sound.", group="token2wav", ge=0, le=3)
+    flow_pool_gib: float = knob(0.0, "Memory for what the flow keeps of rows and voices; beyond it the largest are computed again at each step, slower and with the same sound. 0: what the device has.", group="token2wav", unit="GiB", ge=0, le=1024)
+    flow_precision: Literal["float32", "float16"] = knob("float32", "Precision of what the flow keeps; float16 takes half the memory and rounds the sound.", group="token2wav")
     upstream_streaming: bool = knob(False, "Stream as upstream's code does, faults included: slow, for comparing by ear only.", group="token2wav")
     voice_cache: int = knob(16, "Voices whose flow state of the prompt is kept ready.", group="token2wav", unit="voices", ge=1, le=1024)
     voice_cache_gib: float = knob(0.0, "Memory of these voices, of which the newest stays at any size; 0: 2 GiB on a CPU, a tenth of a GPU's.", group="token2wav", unit="GiB", ge=0, le=1024)

@@ -7,13 +7,12 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic import ValidationError
 
+from studio.combinations import Place, misfit
 from studio.errors import InvalidRequest
 from studio.settings import Settings, extra, table
 
 WORKER_OF_GROUP = {"lm": "lm", "token2wav": "token2wav"}
 """Groups whose settings a worker reads at its start."""
-GROUPS = ("sampling", "limits", *WORKER_OF_GROUP)
-CPU_BLOCK_TOKENS = 32
 
 
 def tunable() -> dict[str, Any]:
@@ -21,12 +20,12 @@ def tunable() -> dict[str, Any]:
     return {
         name: info
         for name, info in table().items()
-        if extra(info, "group") in WORKER_OF_GROUP or (extra(info, "group") in GROUPS and acts(name) != "restart")
+        if extra(info, "group") in WORKER_OF_GROUP or acts(name) != "restart"
     }
 
 
 def acts(name: str) -> str:
-    """When a change acts: at the next request, or after the restart of a worker."""
+    """When a change acts: at once, at the next request or step, or after the restart of a worker."""
     return extra(table()[name], "applies")
 
 
@@ -41,12 +40,13 @@ def rows(settings: Settings) -> list[dict[str, object]]:
     found: list[dict[str, object]] = []
     for name, info in tunable().items():
         bounds = {
-            kind: getattr(rule, kind) for rule in info.metadata for kind in ("ge", "le") if hasattr(rule, kind)
+            kind: getattr(rule, kind) for rule in info.metadata for kind in ("ge", "le", "multiple_of")
+            if hasattr(rule, kind)
         }
         kinds = get_args(info.annotation) if get_origin(info.annotation) is Literal else None
         found.append({
             "name": name, "group": extra(info, "group"), "unit": extra(info, "unit"),
-            "least": bounds.get("ge"), "most": bounds.get("le"), "choices": kinds,
+            "least": bounds.get("ge"), "most": bounds.get("le"), "step": bounds.get("multiple_of"), "choices": kinds,
             "default": info.default, "value": getattr(settings, name), "effect": info.description,
             "kind": _kind(info.annotation), "acts": acts(name),
         })  # fmt: skip
@@ -58,8 +58,8 @@ def _kind(annotation: Any) -> str:
     return next((kind.__name__ for kind in (bool, int, float) if kind in types), "str")
 
 
-def changed(settings: Settings, changes: Mapping[str, object], device: str) -> Settings:
-    """The settings with some changed. device: where the LM runs, "cpu" or "cuda".
+def changed(settings: Settings, changes: Mapping[str, object], place: Place) -> Settings:
+    """The settings with some changed, at a place.
 
     Raises: InvalidRequest naming the setting and the bound that it broke.
     """
@@ -73,18 +73,6 @@ def changed(settings: Settings, changes: Mapping[str, object], device: str) -> S
         first = error.errors()[0]
         name = str(first["loc"][0])
         raise InvalidRequest("admin.bad_value", param=name, name=name, reason=first["msg"]) from None
-    _refuse_impossible(new, device)
+    if found := misfit(new.model_dump(), place):
+        raise InvalidRequest(found.key, param=found.name, name=found.name, **found.values)
     return new
-
-
-def _refuse_impossible(new: Settings, device: str) -> None:
-    if device == "cpu" and new.block_size % CPU_BLOCK_TOKENS:
-        _refuse("block_size", f"on the CPU it must be a multiple of {CPU_BLOCK_TOKENS}")
-    if new.max_num_batched_tokens < new.max_num_seqs:
-        _refuse("max_num_batched_tokens", f"less than max_num_seqs, {new.max_num_seqs}")
-    if new.max_model_len < new.block_size:
-        _refuse("max_model_len", f"less than block_size, {new.block_size}")
-
-
-def _refuse(name: str, reason: str) -> None:
-    raise InvalidRequest("admin.bad_value", param=name, name=name, reason=reason)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -13,9 +14,11 @@ from studio.admin.log import ChangeLog
 from studio.admin.monitor import Monitor
 from studio.admin.planner import LmSizes, Machine, Plan, plan
 from studio.admin.processes import ProcessMeter
+from studio.admin.rest import Rest
 from studio.admin.sign_in import SignIn, sign_in_of
 from studio.admin.tuning import TunedWorker, Tuning
 from studio.engine.engine import Engine, EngineLimits
+from studio.engine.token_hop import HopSchedule
 from studio.settings import Settings
 from studio.speech import Sampling, ServedModel
 
@@ -30,6 +33,8 @@ def limits_of(settings: Settings) -> EngineLimits:
         max_per_client=settings.max_per_client,
         max_batch_rows=settings.max_batch_rows,
         listener_timeout_s=settings.listener_timeout_s,
+        batch_wait_s=settings.batch_wait_s,
+        hops=HopSchedule(settings.first_hop_tokens, settings.hop_growth, settings.most_hop_tokens),
     )
 
 
@@ -40,6 +45,7 @@ class Office:
     access: AdminAccess
     monitor: Monitor
     tuning: Tuning
+    rest: Rest
     log: ChangeLog
     sign_in: SignIn | None = None
     """None where no provider is set, or none of its people is an administrator."""
@@ -82,6 +88,7 @@ def open_office(
 
     def apply(wanted: Settings) -> None:
         engine.limit(limits_of(wanted))
+        logging.getLogger().setLevel(wanted.log_level.upper())
         model.sampling = wanted.sampling(defaults)
 
     def pids() -> dict[str, int]:
@@ -89,4 +96,5 @@ def open_office(
 
     tuning = Tuning(engine, workers, settings, log, planned, apply, self_test)
     access = AdminAccess(settings.admin_password, time.monotonic)
-    return Office(access, Monitor(engine, ProcessMeter(pids)), tuning, log, sign_in_of(settings))
+    monitor, rest = Monitor(engine, ProcessMeter(pids)), Rest(engine.lm, tuning)
+    return Office(access, monitor, tuning, rest, log, sign_in_of(settings))

@@ -8,7 +8,7 @@ from studio.checkpoint import Checkpoint, read_lm_config
 from studio.settings import Settings
 from studio.speech import TOKEN_RATE_HZ
 
-DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1}
 TEXT_IDS_PER_S = 12.0
 """Text ids of a second of speech, of the text and of the prompt's transcript: phonemes, the densest form."""
 
@@ -72,7 +72,8 @@ def plan(settings: Settings, sizes: LmSizes, machine: Machine, prompt_s: float =
     dtype = settings.dtype
     if dtype == "auto":
         dtype = "float32" if machine.device == "cpu" else "bfloat16"
-    per_token = 2 * sizes.layers * sizes.kv_heads * sizes.head_size * DTYPE_BYTES[dtype]
+    kept_in = dtype if settings.kv_cache_dtype == "auto" else settings.kv_cache_dtype
+    per_token = 2 * sizes.layers * sizes.kv_heads * sizes.head_size * DTYPE_BYTES[kept_in]
     if machine.device == "cpu":
         cache_bytes = settings.kv_cache_gib * 2**30
     else:

@@ -16,6 +16,7 @@ from typing import Any, Literal, Protocol
 from studio.admin.knobs import changed, worker_of
 from studio.admin.log import ChangeLog
 from studio.admin.planner import Plan
+from studio.combinations import Place
 from studio.engine.worker import WorkerState
 from studio.errors import AdminBusy, InvalidRequest, StudioError
 from studio.settings import Settings
@@ -24,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 SELF_TEST_TIMEOUT_S = 120.0
 """Speech that does not end in this time counts as a failed try; a slow CPU needs seconds."""
-Phase = Literal["idle", "holding", "restarting", "testing", "rolling back", "failed"]
+Phase = Literal["idle", "holding", "restarting", "testing", "rolling back", "failed", "asleep"]
 
 
 class TunedWorker(Protocol):
@@ -77,12 +78,13 @@ class Tuning:
     _task: asyncio.Task[None] | None = field(default=None, repr=False)
 
     @property
-    def device(self) -> str:
-        return str(self.workers["lm"].state.facts.get("device", "cpu"))
+    def place(self) -> Place:
+        facts = self.workers["lm"].state.facts
+        return Place(str(facts.get("device", "cpu")), int(facts.get("gpus", 0)), str(facts.get("quantized", "")))
 
     def preview(self, changes: Mapping[str, object]) -> Preview:
         """Raises: InvalidRequest naming the setting and the bound that it broke."""
-        new = changed(self.settings, changes, self.device)
+        new = changed(self.settings, changes, self.place)
         names = tuple(n for n in changes if getattr(new, n) != getattr(self.settings, n))
         workers = tuple(sorted({worker for n in names if (worker := worker_of(n))}))
         return Preview(new, names, workers, self.plan(self.settings), self.plan(new))
@@ -93,14 +95,49 @@ class Tuning:
         abort: end the requests that run in place of waiting for them. force: try what the planner says cannot fit.
         Raises: InvalidRequest for what cannot be; AdminBusy while another change is under way. Nothing was begun.
         """
-        if self._task is not None and not self._task.done():
-            raise AdminBusy("admin.busy")
+        self._refuse_while_busy()
         preview = self.preview(changes)
         if "lm" in preview.workers and not preview.after.fits and not force:
             tokens, wanted = preview.after.kv_tokens, preview.settings.max_model_len
             raise InvalidRequest("admin.does_not_fit", param="max_model_len", tokens=tokens, wanted=wanted)
         self._task = asyncio.create_task(self._change(preview, who, abort), name="tuning")
         return preview
+
+    def begin_rest(self, sleep: Callable[[], Awaitable[None]], who: str) -> None:
+        """Let new requests wait, wait for those that run, then sleep; `phase` tells. Raises AdminBusy."""
+        self._refuse_while_busy()
+        self._task = asyncio.create_task(self._rest(sleep, who), name="rest")
+
+    async def end_rest(self, wake: Callable[[], Awaitable[None]], who: str) -> None:
+        """Wake, and let who waited run. Raises InvalidRequest if nothing sleeps."""
+        if self.phase != "asleep":
+            raise InvalidRequest("admin.not_asleep", param="wake")
+        await wake()
+        self.phase = "idle"
+        self.engine.release()
+        self._log_sleep(who, False)
+
+    def _refuse_while_busy(self) -> None:
+        if self.phase == "asleep":
+            raise AdminBusy("admin.asleep")
+        if self._task is not None and not self._task.done():
+            raise AdminBusy("admin.busy")
+
+    async def _rest(self, sleep: Callable[[], Awaitable[None]], who: str) -> None:
+        self.phase, self.reason = "holding", ""
+        try:
+            await self._hold(abort=False)
+            await sleep()
+        except StudioError as error:
+            self.reason, self.phase = str(error), "idle"
+            self.engine.release()
+            return
+        self.phase = "asleep"
+        self._log_sleep(who, True)
+
+    def _log_sleep(self, who: str, asleep: bool) -> None:
+        plan = asdict(self.plan(self.settings))
+        self.log.add(who, {"asleep": not asleep}, {"asleep": asleep}, "applied", "", plan, self._found())
 
     async def settled(self) -> None:
         """Wait for the end of the present change."""

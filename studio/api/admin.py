@@ -76,6 +76,16 @@ def admin_router(office: Office, engine: Engine) -> APIRouter:
             raise NotFound("admin.no_request", request=request_id[:40])
         return {"ok": True}
 
+    @router.post("/lm/{action}")
+    async def rest(action: Literal["forget-prompts", "sleep", "wake"], request: Request) -> dict[str, object]:
+        if action == "forget-prompts":
+            await office.rest.forget_prompts()
+        elif action == "sleep":
+            office.rest.sleep(who(request))
+        else:
+            await office.rest.wake(who(request))
+        return progress(office.tuning)
+
     include_tuning(router, office.tuning, office.log, who)
     both = APIRouter()
     both.include_router(open_router)

@@ -25,7 +25,7 @@ from studio.backends.torch_upstream import UpstreamToken2Wav
 from studio.errors import CheckpointError, StudioError, Token2WavError
 from studio.models import weights
 from studio.models.flow import Flow
-from studio.models.flow.sizes import FLOW_STEPS
+from studio.models.flow.sizes import FLOW_STEPS, GUIDANCE
 from studio.models.hift import Hift, load_hift
 from studio.protocols import Token2WavStats
 from studio.speech import Float32, VoicePrompt
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from studio.models.prompt.encoder import OnnxPromptEncoder
 
 DEFAULT_HEAD_DIM = 64
+PRECISIONS = {"float32": torch.float32, "float16": torch.float16}
 
 
 def load_token2wav(
@@ -42,7 +43,10 @@ def load_token2wav(
     device: str = "cpu",
     voice_cache: int = 16,
     voice_cache_bytes: int = 0,
+    pool_bytes: int = 0,
+    precision: str = "float32",
     flow_steps: int = FLOW_STEPS,
+    guidance: float = GUIDANCE,
     upstream: bool = False,
 ) -> TorchToken2Wav | UpstreamToken2Wav:
     """Flow and vocoder of a checkpoint folder; upstream: streamed with upstream's faults, for comparing.
@@ -51,7 +55,7 @@ def load_token2wav(
     """
     try:
         flow_file, hift_file = _weight_file(folder, "flow"), _weight_file(folder, "hift")
-        flow = Flow.from_file(flow_file, _estimator_head_dim(folder), flow_steps)
+        flow = Flow.from_file(flow_file, _estimator_head_dim(folder), flow_steps, guidance)
         hift = load_hift(weights.read_tensors(hift_file), str(hift_file))
         if upstream and isinstance(hift, Hift):
             return UpstreamToken2Wav(flow, hift, device=device)
@@ -59,8 +63,9 @@ def load_token2wav(
             reason = "upstream_streaming is for CosyVoice2 alone; switch it off"
             raise CheckpointError("checkpoint.misfit", file=hift_file.name, folder=folder, reason=reason)
         return TorchToken2Wav(
-            flow, hift, device=device, voice_cache=voice_cache, voice_cache_bytes=voice_cache_bytes
-        )
+            flow, hift, device=device, voice_cache=voice_cache, voice_cache_bytes=voice_cache_bytes,
+            pool_bytes=pool_bytes, storage=PRECISIONS[precision],
+        )  # fmt: skip
     except weights.WeightsError as error:
         raise _as_studio_error(error, folder) from error
 
@@ -109,7 +114,10 @@ async def _setup(settings: dict[str, Any], report: Report) -> Service:
         device=device,
         voice_cache=settings.get("voice_cache", 16),
         voice_cache_bytes=int(settings.get("voice_cache_gib", 0) * 2**30),
+        pool_bytes=int(settings.get("flow_pool_gib", 0) * 2**30),
+        precision=settings.get("flow_precision", "float32"),
         flow_steps=settings.get("flow_steps", FLOW_STEPS),
+        guidance=settings.get("guidance", GUIDANCE),
         upstream=settings.get("upstream_streaming", False),
     )
     try:

@@ -52,6 +52,12 @@ class EngineOptions:
     kv_cache_gib: float = 0.5
     enforce_eager: bool = False
     batch_invariant: bool = False
+    enable_prefix_caching: bool = True
+    kv_cache_dtype: str = "auto"
+    quantization: str = "auto"
+    enable_sleep_mode: bool = False
+    tensor_parallel_size: int = 1
+    data_parallel_size: int = 1
     threads: int = 1
 
     @property
@@ -174,7 +180,7 @@ def engine_arguments(model: Path, options: EngineOptions, has_bfloat16: bool = T
     cuda_dtype = "bfloat16" if has_bfloat16 else "float16"
     arguments: dict[str, Any] = {
         "model": str(model), "served_model_name": METRICS_NAME, "skip_tokenizer_init": True,
-        "enable_prefix_caching": True, "seed": 0,
+        "enable_prefix_caching": options.enable_prefix_caching, "seed": 0,
         "max_model_len": options.max_model_len, "max_num_seqs": options.max_num_seqs,
         "max_num_batched_tokens": options.max_num_batched_tokens, "block_size": options.block_size,
         "use_tqdm_on_load": False,
@@ -191,7 +197,11 @@ def engine_arguments(model: Path, options: EngineOptions, has_bfloat16: bool = T
         "dtype": cuda_dtype if options.dtype == "auto" else options.dtype,
         "enforce_eager": options.enforce_eager,
         "gpu_memory_utilization": options.gpu_memory_utilization,
+        "kv_cache_dtype": options.kv_cache_dtype, "enable_sleep_mode": options.enable_sleep_mode,
+        "tensor_parallel_size": options.tensor_parallel_size, "data_parallel_size": options.data_parallel_size,
     }  # fmt: skip
+    if options.quantization == "fp8":
+        arguments["quantization"] = "fp8"  # made of the weights as they are loaded; awq and gptq are told by the folder
     if not options.enforce_eager:
         # Whole decode steps as graphs without torch.compile: 9 s to start in place of 119 s, and no slower
         # after.
@@ -308,6 +318,15 @@ def choose_device(wanted: str) -> Device:
         return "cpu" if wanted == "cpu" else "cuda"
     found = installed_version()
     return "cuda" if found and found[0] == "vllm" and find_device() == "cuda" else "cpu"
+
+
+def gpu_count(device: Device) -> int:
+    """GPUs that the engine may use; 0 on a CPU. Asks the driver, as `gpu_memory_bytes` does."""
+    if device == "cpu":
+        return 0
+    from vllm.platforms import current_platform
+
+    return int(current_platform.device_count())
 
 
 def gpu_memory_bytes(device: Device) -> int:

@@ -20,8 +20,9 @@ import numpy as np
 from studio.backends import vllm_compat
 from studio.backends.serve import Handler, Report, Service, engine_dead, run_worker
 from studio.backends.vllm_compat import EngineCounters, EngineOptions
-from studio.checkpoint import read_checkpoint
-from studio.errors import CheckpointError, RequestAborted, SpeechLMError, StudioError
+from studio.checkpoint import read_checkpoint, read_config
+from studio.combinations import Place, misfit
+from studio.errors import CheckpointError, RequestAborted, SettingsError, SpeechLMError, StudioError
 from studio.models.speech_lm.layout import SpeechLmLayout, TokenBounds
 from studio.protocols import FILL, LmPrompt, LmStats, LmTurn, TokenDelta
 from studio.speech import Float32, Sampling
@@ -245,6 +246,12 @@ class LmSettings:
     kv_cache_gib: float = 0.5
     enforce_eager: bool = False
     batch_invariant: bool = False
+    enable_prefix_caching: bool = True
+    kv_cache_dtype: str = "auto"
+    quantization: str = "auto"
+    enable_sleep_mode: bool = False
+    tensor_parallel_size: int = 1
+    data_parallel_size: int = 1
     lm_threads: int = 0
 
     @classmethod
@@ -254,19 +261,15 @@ class LmSettings:
 
     def engine_options(self) -> EngineOptions:
         threads = self.lm_threads or max(1, len(os.sched_getaffinity(0)) // 2)
-        return EngineOptions(
-            device=vllm_compat.choose_device(self.device),
-            dtype=self.dtype,
-            max_model_len=self.max_model_len,
-            max_num_seqs=self.max_num_seqs,
-            max_num_batched_tokens=self.max_num_batched_tokens,
-            block_size=self.block_size,
-            gpu_memory_utilization=self.gpu_memory_utilization,
-            kv_cache_gib=self.kv_cache_gib,
-            enforce_eager=self.enforce_eager,
-            batch_invariant=self.batch_invariant,
-            threads=threads,
-        )
+        same = {f.name: getattr(self, f.name) for f in fields(EngineOptions) if hasattr(self, f.name)}
+        return EngineOptions(**same | {"device": vllm_compat.choose_device(self.device), "threads": threads})
+
+
+def quantized(model_dir: Path) -> str:
+    """How the checkpoint's own weights are quantised, as its config says: "awq", "gptq" ...; "" if they are not."""
+    config = read_config(read_checkpoint(model_dir).tokenizer_folder / "config.json")
+    stated = config.get("quantization_config")
+    return str(stated.get("quant_method", "")) if isinstance(stated, dict) else ""
 
 
 def llm_file(model_dir: Path) -> Path:
@@ -288,6 +291,9 @@ async def setup(values: dict[str, Any], report: Report) -> Service:
     report("stage.importing", 0.02)
     vllm_compat.prepare_process(options)
     vllm_compat.import_engine()
+    place = Place(options.device, vllm_compat.gpu_count(options.device), quantized(model_dir))
+    if found := misfit(values, place):
+        raise SettingsError(found.key, name=found.name, **found.values)
     imported_s = time.monotonic()
     report("stage.weights", 0.6)
     from studio.models.speech_lm.convert import convert_checkpoint
@@ -311,6 +317,8 @@ async def setup(values: dict[str, Any], report: Report) -> Service:
         "seed_holds": options.seed_holds,
         "engine_pids": lm.engine_pids,
         "threads": options.threads,
+        "gpus": place.gpus,
+        "quantized": place.quantized,
         "gpu_memory_bytes": vllm_compat.gpu_memory_bytes(options.device),
         "speech_codes": lm.layout.speech_codes,
         "kv_cache_blocks": stats.kv_cache_blocks,

@@ -36,6 +36,7 @@ from studio.engine.sources import (
 )
 from studio.engine.stats import EngineState, EngineStats, InFlight, Recorder, RequestSummary
 from studio.engine.stream import SpeechStream
+from studio.engine.token_hop import USUAL_HOPS, HopSchedule
 from studio.engine.utterance import EngineParts, Utterance
 from studio.engine.voicing import Voicing
 from studio.errors import (
@@ -64,6 +65,8 @@ class EngineLimits:
     max_batch_rows: int = 8
     max_ahead_s: float = 30.0
     listener_timeout_s: float = 120.0
+    batch_wait_s: float = 0.0
+    hops: HopSchedule = USUAL_HOPS
 
 
 class Engine:
@@ -93,8 +96,10 @@ class Engine:
         self._admission = Admission(limits.max_running, limits.queue_size, limits.max_per_client)
         self._encoding = Admission(1, limits.queue_size, limits.max_per_client)
         self._voicing = Voicing(
-            token2wav, RowScheduler(limits.max_batch_rows), clock, self._recorder.stepped, self._gave_up
-        )
+            token2wav, RowScheduler(limits.max_batch_rows, limits.hops), clock, self._recorder.stepped,
+            self._gave_up, sleep,
+        )  # fmt: skip
+        self._voicing.batch_wait_s = limits.batch_wait_s
         self._parts = EngineParts(
             self._voicing, clock, sleep, limits.max_ahead_s, limits.listener_timeout_s, silent_tokens
         )
@@ -257,6 +262,8 @@ class Engine:
         self._admission.limit(limits.max_running, limits.queue_size, limits.max_per_client)
         self._encoding.limit(1, limits.queue_size, limits.max_per_client)
         self._voicing.scheduler.max_batch_rows = limits.max_batch_rows
+        self._voicing.scheduler.hops = limits.hops
+        self._voicing.batch_wait_s = limits.batch_wait_s
 
     async def hold(self, *, abort: bool) -> None:
         """Let new requests wait in line, and end or wait for those that run; until `release` workers may go."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from studio.engine.token_hop import hop_cap_tokens, token_hop
+from studio.engine.token_hop import USUAL_HOPS, HopSchedule, token_hop
 from studio.protocols import RowStep
 from studio.speech import BLOCK_TOKENS, LOOKAHEAD_TOKENS, TOKEN_RATE_HZ
 
@@ -57,15 +57,21 @@ class _Row:
     def hop(self, cap_tokens: int) -> tuple[int, bool]:
         return token_hop(len(self.tokens), self.block_tokens, cap_tokens, self.final)
 
-    def ready(self) -> bool:
-        return not self.playback.paused and self.hop(BLOCK_TOKENS) != (0, False)
+    def ready(self, first_tokens: int) -> bool:
+        """first_tokens: what a request waits for before its first sound."""
+        if self.playback.paused or self.hop(BLOCK_TOKENS) == (0, False):
+            return False
+        if self.final or self.playback.first_chunk_s is not None:
+            return True
+        return len(self.tokens) >= self.block_tokens + first_tokens - BLOCK_TOKENS + LOOKAHEAD_TOKENS
 
 
 class RowScheduler:
     """The rows open in token2wav, one for each request being voiced. Implements Token2WavScheduler."""
 
-    def __init__(self, max_batch_rows: int) -> None:
+    def __init__(self, max_batch_rows: int, hops: HopSchedule = USUAL_HOPS) -> None:
         self.max_batch_rows = max_batch_rows
+        self.hops = hops
         self._rows: dict[str, _Row] = {}
 
     def __len__(self) -> int:
@@ -90,15 +96,26 @@ class RowScheduler:
     def next_batch(self, now_s: float) -> list[RowStep]:
         """Take the tokens of the rows to step now, least slack first; empty if none is ready.
 
-        A row is ready with one whole block and 3 tokens of look-ahead, or with its final tokens; its final
-        step removes it. With a newcomer in it every row takes one block and comfortable rows wait.
+        A row is ready with one whole block (a newcomer with its first hop) and 3 tokens of look-ahead, or with its
+        final tokens; its final step removes it. With a newcomer in it every row takes the first hop and comfortable
+        rows wait.
         """
-        ready = sorted((row for row in self._rows.values() if row.ready()), key=lambda row: row.slack_s(now_s))
+        ready = sorted(self._ready(), key=lambda row: row.slack_s(now_s))
         batch = ready[: self.max_batch_rows]
         newcomer = any(row.playback.first_chunk_s is None for row in batch)
         if newcomer:
             batch = [row for row in batch if row.slack_s(now_s) < COMFORTABLE_SLACK_S]
-        return [self._take(row, BLOCK_TOKENS if newcomer else _cap_tokens(row, now_s)) for row in batch]
+        first = self.hops.first_tokens
+        return [self._take(row, first if newcomer else self._cap_tokens(row, now_s)) for row in batch]
+
+    def may_wait(self, now_s: float, wait_s: float) -> bool:
+        """Whether a step may wait for more rows to join it: there are more, and no ready one would run dry."""
+        ready = self._ready()
+        there_are_more = len(ready) < min(self.max_batch_rows, len(self._rows))
+        return bool(ready) and there_are_more and min(row.slack_s(now_s) for row in ready) > wait_s
+
+    def _ready(self) -> list[_Row]:
+        return [row for row in self._rows.values() if row.ready(self.hops.first_tokens)]
 
     def _take(self, row: _Row, cap: int) -> RowStep:
         count, final = row.hop(cap)
@@ -110,9 +127,8 @@ class RowScheduler:
             del self._rows[row.row_id]
         return RowStep(row.row_id, np.asarray(taken, np.int32), np.asarray(lookahead, np.int32), final)
 
-
-def _cap_tokens(row: _Row, now_s: float) -> int:
-    """Grows with what was voiced, but to no more sound than is in hand: it must last while the step is made."""
-    slack_s = row.slack_s(now_s)
-    most = DRY_CAP_TOKENS if slack_s <= 0 else max(BLOCK_TOKENS, int(slack_s * TOKEN_RATE_HZ))
-    return min(hop_cap_tokens(row.playback.voiced_tokens), most)
+    def _cap_tokens(self, row: _Row, now_s: float) -> int:
+        """Grows with what was voiced, but to no more sound than is in hand: it must last while the step is made."""
+        slack_s = row.slack_s(now_s)
+        most = DRY_CAP_TOKENS if slack_s <= 0 else max(BLOCK_TOKENS, int(slack_s * TOKEN_RATE_HZ))
+        return min(self.hops.cap_tokens(row.playback.voiced_tokens), most)

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from studio.speech import BLOCK_TOKENS, LOOKAHEAD_TOKENS
 
-FIRST_CAP_TOKENS = BLOCK_TOKENS
-MOST_CAP_TOKENS = 4 * BLOCK_TOKENS
 
+@dataclass(frozen=True, slots=True)
+class HopSchedule:
+    """How long the steps of a request may be: at first, how much longer each next one, and at most.
 
-def hop_cap_tokens(voiced_tokens: int) -> int:
-    """The most tokens of one step: 25, then 50, then 100.
-
-    A small first step makes the first sound early; later steps may be larger, for each gives the listener as
-    much sound as the next may take, and a large step costs less a token. voiced_tokens: of this request only.
+    A small first step makes the first sound early; later steps may be larger, for each gives the listener as much sound
+    as the next may take, and a large step costs less a token. Whole blocks, so that hops never change the sound.
     """
-    cap = FIRST_CAP_TOKENS
-    while cap < MOST_CAP_TOKENS and voiced_tokens >= 2 * cap - FIRST_CAP_TOKENS:
-        cap *= 2
-    return cap
+
+    first_tokens: int = BLOCK_TOKENS
+    growth: float = 2.0
+    most_tokens: int = 4 * BLOCK_TOKENS
+
+    def cap_tokens(self, voiced_tokens: int) -> int:
+        """The most tokens of the next step; 25, 50, then 100 as usual. voiced_tokens: of this request only."""
+        cap = passed = self.first_tokens
+        while self.growth > 1 and cap < self.most_tokens and voiced_tokens >= passed:
+            longer = max(cap + BLOCK_TOKENS, int(cap * self.growth) // BLOCK_TOKENS * BLOCK_TOKENS)
+            cap = min(self.most_tokens, longer)
+            passed += cap
+        return cap
+
+
+USUAL_HOPS = HopSchedule()
 
 
 def token_hop(waiting_tokens: int, block_tokens: int, cap_tokens: int, final: bool) -> tuple[int, bool]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from studio.engine.scheduler import Playback, RowScheduler
 from studio.errors import CapacityError, EngineDead, OutOfMemory, StudioError, Token2WavError
@@ -86,6 +86,7 @@ class Voicing:
         clock: Clock,
         on_step: Callable[[int, float], None],
         on_given_up: Callable[[Rung], None],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         """on_step: told of each step's rows and seconds. on_given_up: of each thing that is given up for memory."""
         self._token2wav = token2wav
@@ -93,6 +94,9 @@ class Voicing:
         self._clock = clock
         self._on_step = on_step
         self._on_given_up = on_given_up
+        self._sleep = sleep
+        self.batch_wait_s = 0.0
+        """How long a step waits for more rows, while nobody would run dry."""
         self._rows: dict[str, Row] = {}
         self._wake = asyncio.Event()
 
@@ -126,6 +130,8 @@ class Voicing:
     async def run(self) -> None:
         """Step batches for ever; an error ends the rows it is about, never the loop."""
         while True:
+            if self.batch_wait_s and self.scheduler.may_wait(self._clock(), self.batch_wait_s):
+                await self._sleep(self.batch_wait_s)
             steps = self.scheduler.next_batch(self._clock())
             if not steps:
                 self._wake.clear()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import re
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -18,6 +20,7 @@ from tests.api.conftest import Service, clip_samples
 
 PASSWORD = "open sesame"
 ROOT = Path(__file__).resolve().parents[2]
+GPU = {"device": "cuda", "gpus": 1}
 
 
 @pytest.fixture
@@ -180,6 +183,104 @@ def test_bad_value_is_refused_before_anything_stops(looked_after: Service, chang
     reply = enter(looked_after).post("/admin/apply", json={"changes": changes})
     assert (reply.status_code, reply.json()["error"]["param"]) == (400, named)
     assert looked_after.worker.restarted == [] and looked_after.engine.state().ready
+
+
+def place(service: Service, **facts: object) -> None:
+    """Where the LM says that it runs."""
+    service.worker.state = replace(service.worker.state, facts=facts)
+
+
+REFUSED: list[tuple[dict, dict, str]] = [
+    ({}, {"quantization": "fp8"}, "a GPU is needed"),
+    ({}, {"kv_cache_dtype": "fp8"}, "a GPU is needed"),
+    ({}, {"enable_sleep_mode": True}, "a GPU is needed"),
+    ({}, {"tensor_parallel_size": 2}, "2 GPUs would be needed and 0"),
+    ({}, {"speculative": "ngram"}, "ours draws the speech"),
+    ({}, {"first_hop_tokens": 150}, "less than first_hop_tokens"),
+    ({}, {"first_hop_tokens": 30}, "multiple of 25"),
+    (GPU, {"data_parallel_size": 2, "tensor_parallel_size": 2}, "4 GPUs would be needed and 1"),
+    (GPU, {"quantization": "int8"}, "mixtures of experts"),
+    (GPU, {"quantization": "awq"}, "are not awq"),
+    (GPU | {"quantized": "gptq"}, {"quantization": "fp8"}, "are gptq already"),
+]
+
+
+def test_what_cannot_be_there_is_refused_with_the_reason_before_anything_stops(looked_after: Service) -> None:
+    client = enter(looked_after)
+    for facts, changes, told in REFUSED:
+        place(looked_after, **facts)
+        reply = client.post("/admin/apply", json={"changes": changes})
+        assert reply.status_code == 400 and told in reply.json()["error"]["message"], reply.text
+    assert looked_after.worker.restarted == [] and looked_after.engine.state().ready
+
+
+def test_the_same_is_previewed_where_it_can_be(looked_after: Service) -> None:
+    client = enter(looked_after)
+    for facts, changes in (
+        (GPU, {"quantization": "fp8", "kv_cache_dtype": "fp8_e4m3"}),
+        (GPU | {"quantized": "awq"}, {"quantization": "awq"}),
+        (GPU | {"gpus": 2}, {"tensor_parallel_size": 2}),
+    ):
+        place(looked_after, **facts)
+        found = client.post("/admin/preview", json={"changes": changes})
+        assert found.status_code == 200 and found.json()["workers"] == ["lm"], found.text
+
+
+def test_hops_log_level_and_wait_act_on_the_running_engine(looked_after: Service) -> None:
+    client = enter(looked_after)
+    before = logging.getLogger().level
+    changes = {"first_hop_tokens": 50, "hop_growth": 1.0, "batch_wait_s": 0.01, "log_level": "error"}
+    try:
+        reply = client.post("/admin/apply", json={"changes": changes})
+        assert reply.json()["workers"] == []
+        settle(looked_after)
+        assert logging.getLogger().level == logging.ERROR
+    finally:
+        logging.getLogger().setLevel(before)
+    looked_after.lm.enqueue(Say(130), Finish())
+    assert speech(looked_after).status_code == 200
+    sizes = [len(step.tokens) for steps in looked_after.token2wav.steps for step in steps]
+    assert sizes[0] == 50 and max(sizes) == 50
+    assert looked_after.worker.restarted == []
+
+
+def test_cached_prompts_are_forgotten_unless_requests_hold_them(looked_after: Service) -> None:
+    client = enter(looked_after)
+    assert client.post("/admin/lm/forget-prompts").status_code == 200 and looked_after.lm.resets == 1
+    going = asyncio.Event()
+    looked_after.lm.enqueue(Say(5), WaitFor(going), Finish())
+    speaking = threading.Thread(target=speech, args=(looked_after,))
+    speaking.start()
+    looked_after.until(lambda: bool(looked_after.lm._running))
+    assert client.post("/admin/lm/forget-prompts").status_code == 409
+    looked_after.in_loop(going.set)
+    speaking.join(30)
+
+
+def test_lm_sleeps_while_requests_wait_and_serves_them_when_it_wakes(looked_after: Service) -> None:
+    client = enter(looked_after)
+    refused = client.post("/admin/lm/sleep")
+    assert refused.status_code == 400 and "GPU" in refused.json()["error"]["message"]
+    place(looked_after, **GPU)
+    assert "enable_sleep_mode" in client.post("/admin/lm/sleep").json()["error"]["message"]
+    client.post("/admin/apply", json={"changes": {"enable_sleep_mode": True}}).raise_for_status()
+    settle(looked_after)
+    place(looked_after, **GPU)
+    assert client.post("/admin/lm/wake").status_code == 400
+    assert client.post("/admin/lm/sleep").status_code == 200
+    settle(looked_after)
+    assert looked_after.lm.asleep and client.get("/admin/knobs").json()["phase"] == "asleep"
+    assert client.post("/admin/apply", json={"changes": {"top_k": 5}}).status_code == 409
+    replies: list[httpx.Response] = []
+    waiting = threading.Thread(target=lambda: replies.append(speech(looked_after)))
+    waiting.start()
+    looked_after.until(lambda: looked_after.engine.state().waiting == 1)
+    assert client.post("/admin/lm/wake").json()["phase"] == "idle"
+    waiting.join(30)
+    assert replies[0].status_code == 200 and not looked_after.lm.asleep
+    assert [change["after"] for change in client.get("/admin/changes").json()["changes"][:2]] == [
+        {"asleep": False}, {"asleep": True},
+    ]  # fmt: skip
 
 
 def test_restart_lets_new_requests_wait_and_then_serves_them(looked_after: Service) -> None:

@@ -125,7 +125,8 @@ def test_every_knob_says_its_range_and_when_it_acts() -> None:
     table = {str(row["name"]): row for row in rows(Settings())}
     assert table.keys() == tunable().keys()
     assert table["max_num_seqs"] | {"effect": ""} == {
-        "name": "max_num_seqs", "group": "lm", "unit": "requests", "least": 1, "most": 512, "choices": None,
+        "name": "max_num_seqs", "group": "lm", "unit": "requests", "least": 1, "most": 512, "step": None,
+        "choices": None,
         "default": 16, "value": 16, "effect": "", "kind": "int", "acts": "restart",
     }  # fmt: skip
     assert worker_of("flow_steps") == "token2wav" and worker_of("top_p") is None

@@ -10,7 +10,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-NOUNS = {"speech", "messages", "protocols", "errors", "settings", "checkpoint", "database", "archive"}
+NOUNS = {
+    "speech", "messages", "protocols", "errors", "settings", "checkpoint", "combinations", "database", "archive",
+}  # fmt: skip
 SERVED = NOUNS | {
     "engine", "hub", "library", "listening", "metrics", "audio", "text", "takes", "script", "admin", "checks",
 }  # fmt: skip
@@ -23,6 +25,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "errors": {"messages"},
     "settings": {"errors", "speech"},
     "checkpoint": {"errors", "speech"},
+    "combinations": set(),
     "channel": {"errors"},
     "database": set(),
     "archive": {"errors"},

@@ -37,6 +37,22 @@ def test_cuda_runs_whole_decode_graphs_without_compiling():
     }  # fmt: skip
 
 
+def test_precisions_and_devices_are_named_as_vllm_names_them():
+    options = EngineOptions(
+        "cuda", quantization="fp8", kv_cache_dtype="fp8_e5m2", enable_sleep_mode=True, tensor_parallel_size=2,
+        enable_prefix_caching=False,
+    )  # fmt: skip
+    arguments = vllm_compat.engine_arguments(FOLDER, options)
+    wanted = {
+        "quantization": "fp8", "kv_cache_dtype": "fp8_e5m2", "enable_sleep_mode": True, "tensor_parallel_size": 2,
+        "data_parallel_size": 1, "enable_prefix_caching": False,
+    }  # fmt: skip
+    assert arguments | wanted == arguments
+    # What the folder's config.json says of its weights is vLLM's to read; a CPU is told of none of these.
+    assert "quantization" not in vllm_compat.engine_arguments(FOLDER, EngineOptions("cuda", quantization="awq"))
+    assert "kv_cache_dtype" not in vllm_compat.engine_arguments(FOLDER, EngineOptions("cpu"))
+
+
 def test_eager_on_cuda_captures_no_graph():
     assert "compilation_config" not in vllm_compat.engine_arguments(
         FOLDER, EngineOptions("cuda", enforce_eager=True)

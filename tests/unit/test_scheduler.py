@@ -1,6 +1,7 @@
 """Which rows step next. Time is a number that the test passes in."""
 
 from studio.engine.scheduler import Playback, RowScheduler
+from studio.engine.token_hop import HopSchedule
 
 
 def started(audio_s: float, first_chunk_s: float = 0.0) -> Playback:
@@ -163,3 +164,36 @@ def test_dropped_row_and_late_offers_are_ignored() -> None:
     scheduler.drop("a")
     scheduler.offer("a", range(50), final=True)
     assert scheduler.next_batch(0.0) == []
+
+
+def test_newcomer_waits_for_its_first_hop_and_then_goes_on_in_blocks() -> None:
+    scheduler = RowScheduler(8, HopSchedule(first_tokens=50))
+    playback = Playback()
+    scheduler.admit("a", 22, 0.0, playback)
+    scheduler.offer("a", range(49), final=False)
+    assert scheduler.next_batch(0.0) == []
+    scheduler.offer("a", [49], final=False)
+    assert scheduler.next_batch(0.0)[0].tokens.size == 47  # the first block is shorter: 22 and 25
+    playback.first_chunk_s, playback.audio_s = 0.0, 2.0
+    scheduler.offer("a", range(25), final=False)
+    assert scheduler.next_batch(0.0)[0].tokens.size == 25
+
+
+def test_speech_shorter_than_the_first_hop_is_voiced_at_its_end() -> None:
+    scheduler = RowScheduler(8, HopSchedule(first_tokens=100))
+    scheduler.admit("a", 25, 0.0)
+    scheduler.offer("a", range(30), final=True)
+    assert scheduler.next_batch(0.0)[0].final
+
+
+def test_step_waits_for_more_rows_only_while_nobody_would_run_dry() -> None:
+    scheduler = RowScheduler(2)
+    scheduler.admit("rich", 25, 0.0, started(audio_s=3.0))
+    scheduler.offer("rich", range(30), final=False)
+    assert not scheduler.may_wait(0.0, 0.1)  # there is nobody else to wait for
+    scheduler.admit("behind", 25, 0.0, started(audio_s=3.0))
+    assert scheduler.may_wait(0.0, 0.1) and not scheduler.may_wait(2.95, 0.1)
+    scheduler.offer("behind", range(30), final=False)
+    assert not scheduler.may_wait(0.0, 0.1)  # the batch is full
+    scheduler.next_batch(0.0)
+    assert not scheduler.may_wait(0.0, 0.1)  # nobody is ready

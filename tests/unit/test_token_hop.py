@@ -2,12 +2,29 @@
 
 import pytest
 
-from studio.engine.token_hop import hop_cap_tokens, token_hop
+from studio.engine.token_hop import USUAL_HOPS, HopSchedule, token_hop
 
 
 @pytest.mark.parametrize(("voiced", "cap"), [(0, 25), (24, 25), (25, 50), (74, 50), (75, 100), (5000, 100)])
 def test_cap_doubles_with_what_was_voiced(voiced: int, cap: int) -> None:
-    assert hop_cap_tokens(voiced) == cap
+    assert USUAL_HOPS.cap_tokens(voiced) == cap
+
+
+@pytest.mark.parametrize(
+    ("schedule", "caps"),
+    [
+        (HopSchedule(50, 2.0, 200), [50, 100, 200, 200]),
+        (HopSchedule(25, 1.5, 100), [25, 50, 75, 100, 100]),
+        (HopSchedule(25, 1.0, 100), [25, 25, 25]),
+        (HopSchedule(100, 4.0, 100), [100, 100]),
+    ],
+)
+def test_schedule_grows_in_whole_blocks_up_to_its_most(schedule: HopSchedule, caps: list[int]) -> None:
+    voiced, found = 0, []
+    for _ in caps:
+        found.append(schedule.cap_tokens(voiced))
+        voiced += found[-1]
+    assert found == caps
 
 
 @pytest.mark.parametrize(("waiting", "hop"), [(25, 0), (27, 0), (28, 25), (52, 25), (53, 50), (500, 100)])
@@ -39,7 +56,7 @@ def test_hops_add_up_to_all_tokens_whatever_the_arrival(total: int) -> None:
         while not done:
             step = min(arrival, total - came)
             came, waiting = came + step, waiting + step
-            hop, done = token_hop(waiting, 25, hop_cap_tokens(voiced), final=came == total)
+            hop, done = token_hop(waiting, 25, USUAL_HOPS.cap_tokens(voiced), final=came == total)
             assert done or hop % 25 == 0
             waiting, voiced = waiting - hop, voiced + hop
         assert (waiting, voiced) == (0, total)

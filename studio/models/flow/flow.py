@@ -23,6 +23,7 @@ from studio.models.flow.prompt import PromptPreparation
 from studio.models.flow.sizes import (
     BLOCK_FRAMES,
     FLOW_STEPS,
+    GUIDANCE,
     LOOKAHEAD_TOKENS,
     MEL_BINS,
     NOISE_FRAMES,
@@ -40,11 +41,14 @@ class Flow(nn.Module):
 
     encoder: UpsampleConformerEncoder | RepeatedTokens
 
-    def __init__(self, config: FlowConfig | DitConfig, steps: int = FLOW_STEPS) -> None:
-        """steps: Euler steps of a solve; all streams and prompts of this flow take as many."""
+    def __init__(
+        self, config: FlowConfig | DitConfig, steps: int = FLOW_STEPS, guidance: float = GUIDANCE
+    ) -> None:
+        """steps, guidance: Euler steps of a solve, and their guidance; the same for all streams of this flow."""
         super().__init__()
         self.config = config
         self.steps = steps
+        self.guidance = guidance
         self.spk_embed_affine_layer = nn.Linear(config.speaker_dim, MEL_BINS)
         if isinstance(config, DitConfig):
             self.input_embedding = nn.Embedding(config.speech_tokens, MEL_BINS)
@@ -67,6 +71,7 @@ class Flow(nn.Module):
         estimator_head_dim: int = 64,
         source: str = "flow",
         steps: int = FLOW_STEPS,
+        guidance: float = GUIDANCE,
     ) -> Flow:
         """Build the flow that fits a checkpoint's tensors, laid out for inference.
 
@@ -76,18 +81,24 @@ class Flow(nn.Module):
             config: FlowConfig | DitConfig = DitConfig.from_tensors(tensors)
         else:
             config = FlowConfig.from_tensors(tensors, estimator_head_dim)
-        flow = cls(config, steps)
+        flow = cls(config, steps, guidance)
         load_strictly(flow, tensors, source)
         lay_out_for_products(flow)
         return flow.eval()
 
     @classmethod
-    def from_file(cls, path: str | Path, estimator_head_dim: int = 64, steps: int = FLOW_STEPS) -> Flow:
+    def from_file(
+        cls,
+        path: str | Path,
+        estimator_head_dim: int = 64,
+        steps: int = FLOW_STEPS,
+        guidance: float = GUIDANCE,
+    ) -> Flow:
         """Build the flow of a `.pt` or `.safetensors` file.
 
         Raises:  WeightsError if the file cannot be read or does not fit.
         """
-        return cls.from_tensors(read_tensors(path), estimator_head_dim, str(path), steps)
+        return cls.from_tensors(read_tensors(path), estimator_head_dim, str(path), steps, guidance)
 
     @property
     def estimator(self) -> CausalConditionalDecoder | DiffusionTransformer:
@@ -207,7 +218,7 @@ class Flow(nn.Module):
         def velocity(x: Tensor, step: int) -> Tensor:
             return self.estimator(x.expand(2, -1, -1), conditions, times[step], views[step])
 
-        return solve(velocity, noise, self.steps)
+        return solve(velocity, noise, self.steps, self.guidance)
 
     def training_loss(
         self,

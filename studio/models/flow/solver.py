@@ -30,7 +30,9 @@ def start_noise(device: torch.device | str = "cpu") -> Tensor:
     return torch.randn(1, MEL_BINS, NOISE_FRAMES, generator=generator)[0].T.contiguous().to(device)
 
 
-def solve(velocity: Velocity, noise: Tensor, steps: int = FLOW_STEPS) -> Tensor:
+def solve(
+    velocity: Velocity, noise: Tensor, steps: int = FLOW_STEPS, guidance: float = GUIDANCE
+) -> Tensor:
     """Integrate from noise at time 0 to mel at time 1.
 
     Args:    velocity: (x [N, 80], step) -> [2, N, 80], with conditions and without any.
@@ -41,6 +43,6 @@ def solve(velocity: Velocity, noise: Tensor, steps: int = FLOW_STEPS) -> Tensor:
     x = noise
     for step in range(steps):
         conditioned, free = velocity(x, step).unbind(0)
-        guided = (1 + GUIDANCE) * conditioned - GUIDANCE * free
+        guided = (1 + guidance) * conditioned - guidance * free
         x = x + (times[step + 1] - times[step]) * guided
     return x

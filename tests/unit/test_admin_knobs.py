@@ -1,0 +1,77 @@
+"""Every knob that issue E names, where it acts, and what it is called in the worker that reads it."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+
+from studio.admin.knobs import acts, rows, tunable, worker_of
+from studio.backends.vllm_compat import EngineOptions
+from studio.backends.vllm_lm import LmSettings
+from studio.combinations import GPU_ONLY
+from studio.settings import Settings
+
+LIVE = {
+    "admission limits": ("max_running", "queue_size"),
+    "per-user limits": ("max_per_client",),
+    "hop schedule": ("first_hop_tokens", "hop_growth", "most_hop_tokens"),
+    "flow batch and wait": ("max_batch_rows", "batch_wait_s"),
+    "sampling defaults": ("temperature", "top_p", "top_k", "repetition_window"),
+    "log level": ("log_level",),
+}
+RESTART = {
+    "gpu_memory_utilization": "lm",
+    "max_num_seqs": "lm",
+    "max_num_batched_tokens": "lm",
+    "max_model_len": "lm",
+    "block_size": "lm",
+    "kv_cache_dtype": "lm",
+    "dtype": "lm",
+    "quantization": "lm",
+    "enforce_eager": "lm",
+    "enable_prefix_caching": "lm",
+    "enable_sleep_mode": "lm",
+    "tensor_parallel_size": "lm",
+    "data_parallel_size": "lm",
+    "speculative": "lm",
+    "flow_steps": "token2wav",
+    "guidance": "token2wav",
+    "flow_pool_gib": "token2wav",
+    "flow_precision": "token2wav",
+}
+NOT_RUN = ("tensor_parallel_size", "data_parallel_size", "quantization", "kv_cache_dtype", "enable_sleep_mode")
+
+
+@pytest.mark.parametrize(("wanted", "names"), LIVE.items())
+def test_knob_acts_while_the_engine_runs(wanted: str, names: tuple[str, ...]) -> None:
+    for name in names:
+        assert acts(name) != "restart" and worker_of(name) is None and name in tunable(), name
+
+
+@pytest.mark.parametrize(("name", "worker"), RESTART.items())
+def test_knob_restarts_the_worker_that_reads_it(name: str, worker: str) -> None:
+    assert acts(name) == "restart" and worker_of(name) == worker
+    if worker == "lm" and name != "speculative":  # which is always refused
+        assert {name} <= {field.name for field in fields(LmSettings)} & {field.name for field in fields(EngineOptions)}
+
+
+def test_every_knob_has_an_effect_and_every_number_a_range() -> None:
+    for row in rows(Settings()):
+        assert row["effect"] and row["acts"], row
+        if row["kind"] in ("int", "float"):
+            assert row["least"] is not None and row["most"] is not None and row["least"] < row["most"], row
+        assert row["value"] == row["default"]
+
+
+def test_what_was_never_run_says_so_and_what_changes_the_sound_too() -> None:
+    effects = {str(row["name"]): str(row["effect"]) for row in rows(Settings())}
+    assert all("Not run by us" in effects[name] for name in NOT_RUN)
+    assert all("sound" in effects[name] for name in ("flow_steps", "guidance", "flow_precision"))
+    assert GPU_ONLY.keys() < effects.keys()
+
+
+def test_the_lm_worker_takes_what_is_set() -> None:
+    values = Settings(quantization="fp8", kv_cache_dtype="fp8", enable_prefix_caching=False).for_worker()
+    options = LmSettings.of(values | {"device": "cuda"}).engine_options()
+    assert (options.quantization, options.kv_cache_dtype, options.enable_prefix_caching) == ("fp8", "fp8", False)
