@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import lzma
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator
 from typing import IO, Any
 
 from studio.errors import StudioError
 
+BROKEN = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError, NotImplementedError, RuntimeError,
+)  # fmt: skip
+"""What reading a damaged or foreign zip file may raise, by the place of the damage."""
 MAX_DIRECTORY_BYTES = 1_000_000
 """What a zip file says of its entries, which is parsed whole before any of it can be judged."""
 
 
 def open_zip(file: IO[bytes], too_many: StudioError) -> zipfile.ZipFile:
-    """Raises: too_many, before much is parsed; BadZipFile, ValueError, OSError, NotImplementedError."""
+    """Raises: too_many, before much is parsed; what is in BROKEN."""
     zipfile.ZipFile(_Opening(file, too_many)).close()
     return zipfile.ZipFile(file)
 

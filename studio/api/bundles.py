@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator
-from typing import IO, Annotated
+from typing import Annotated
 
 from fastapi import APIRouter, File, Form, Query, Request, UploadFile
 from fastapi.responses import StreamingResponse
@@ -13,13 +11,12 @@ from studio.api.limits import ARCHIVE_MAX_MB
 from studio.api.voices import check_consent, text_fields, wire
 from studio.audio.threads import in_clip_thread
 from studio.errors import InvalidRequest
-from studio.library.bundle import take_bundle, write_bundle
+from studio.library.bundle import bundle_of, take_bundle
 from studio.library.prompts import VoicePrompts
 from studio.library.spk2info import is_spk2info, take_spk2info
 from studio.library.store import VoiceStore
-from studio.library.voice import Voice
 
-BLOCK_BYTES = 1 << 18
+LIMIT_BYTES = int(1e6 * ARCHIVE_MAX_MB)
 
 
 def bundles_router(store: VoiceStore, prompts: VoicePrompts) -> APIRouter:
@@ -39,9 +36,9 @@ def bundles_router(store: VoiceStore, prompts: VoicePrompts) -> APIRouter:
             raise InvalidRequest("voice.name_missing", param="voice")
         if without_clip := [v.name for v in voices if not v.has_clip]:
             raise InvalidRequest("voice.no_clip", param="voice", name=without_clip[0])
-        file = await in_clip_thread(_written, voices, store, prompts)
+        pieces = await in_clip_thread(bundle_of, voices, LIMIT_BYTES, store, prompts)
         headers = {"Content-Disposition": 'attachment; filename="library.zip"', "Cache-Control": "no-store"}
-        return StreamingResponse(_blocks(file), media_type="application/zip", headers=headers)
+        return StreamingResponse(pieces, media_type="application/zip", headers=headers)
 
     @router.post("/v1/audio/voice-bundles")
     async def import_voices(
@@ -56,26 +53,13 @@ def bundles_router(store: VoiceStore, prompts: VoicePrompts) -> APIRouter:
         await text_fields(request)
         if bundle is None:
             raise InvalidRequest("bundle.missing_file", param="bundle")
-        agreed, limit_bytes = check_consent(consent)[:400], int(1e6 * ARCHIVE_MAX_MB)
+        agreed = check_consent(consent)[:400]
         if await in_clip_thread(is_spk2info, bundle.file):
             return {
                 "data": [wire(voice) for voice in await take_spk2info(bundle.file, agreed, store, prompts)],
                 "present": [],
             }
-        taken = await in_clip_thread(take_bundle, bundle.file, limit_bytes, agreed, store, prompts)
+        taken = await in_clip_thread(take_bundle, bundle.file, LIMIT_BYTES, agreed, store, prompts)
         return {"data": [wire(voice) for voice in taken.voices], "present": taken.present}
 
     return router
-
-
-def _written(voices: list[Voice], store: VoiceStore, prompts: VoicePrompts) -> IO[bytes]:
-    file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by who streams it
-    write_bundle(file, voices, store, prompts)
-    file.seek(0)
-    return file
-
-
-def _blocks(file: IO[bytes]) -> Iterator[bytes]:
-    with file:
-        while block := file.read(BLOCK_BYTES):
-            yield block

@@ -119,8 +119,11 @@ def material_router(room: ListeningRoom, owners: Owners) -> APIRouter:
         clip = room.store.clips(test.id, "given").get((item, condition))
         if clip is None:
             raise NotFound("listening.no_address")
-        sound = await asyncio.to_thread(encode_file, room.store.samples(test.id, clip), clip.rate_hz, "wav")
-        return Response(sound, media_type="audio/wav", headers={"Cache-Control": "no-store"})
+
+        def sound() -> bytes:
+            return encode_file(room.store.samples(test.id, clip), clip.rate_hz, "wav")
+
+        return Response(await asyncio.to_thread(sound), media_type="audio/wav", headers={"Cache-Control": "no-store"})
 
     @router.post("/import")
     async def import_webmushra(

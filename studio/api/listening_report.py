@@ -130,7 +130,8 @@ def report_router(room: ListeningRoom, owners: Owners, clip_of_voice: ClipOfVoic
         """Have instruments judge the clips, here and now; the report then shows them beside the answers."""
         test = owners.test(request, test_id)
         async with measuring:
-            return kept(test, await measure(export(room.store, room.raters, test), voice_of(test)))
+            reference = await asyncio.to_thread(voice_of, test)
+            return kept(test, await measure(export(room.store, room.raters, test), reference))
 
     @router.put("/measures")
     async def put_measures(request: Request, test_id: str) -> dict[str, Any]:

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import json
 import re
-import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
+from pathlib import Path
 from typing import IO, Any
 
+from studio.archive import streamed_zip
 from studio.audio.check import usable_clip
-from studio.errors import InvalidRequest, StudioError
+from studio.errors import InvalidRequest, RequestTooLarge, StudioError
 from studio.library.clips import CLIP_ID
 from studio.library.design import MAX_PARTS
 from studio.library.prompts import VoicePrompts
 from studio.library.store import VoiceStore
-from studio.library.unpacking import Unpacking
+from studio.library.unpacking import MAX_ENTRIES, Unpacking
 from studio.library.voice import NAME_MAX_CHARS, Part, Voice, check_fields
 
 FORMAT, VERSION = "cosyvoice-studio-voices", 1
@@ -35,16 +37,33 @@ WRITTEN = ("name", "transcript", "language", "consent", "details", "tags", "note
 """The fields of a voice that are carried over; ids, times and paths are not."""
 
 
-def write_bundle(file: IO[bytes], voices: Sequence[Voice], store: VoiceStore, prompts: VoicePrompts) -> None:
-    """Write voices with all that they are made of."""
-    with zipfile.ZipFile(file, "w") as bundle:
-        listing = {"format": FORMAT, "version": VERSION, "voices": [_listed(voice) for voice in voices]}
-        text = json.dumps(listing, ensure_ascii=False, indent=1)
-        bundle.writestr(LISTING, text, zipfile.ZIP_DEFLATED)
-        for clip in sorted({source.clip for voice in voices for source in voice.sources}):
-            bundle.write(store.clips.file(clip), f"clips/{clip}.flac")
-        for prompt in sorted({prompt for voice in voices for prompt in prompts.files_of(voice)}):
-            bundle.write(prompt, f"prompts/{prompt.parent.name}/{prompt.name}")
+def bundle_of(
+    voices: Sequence[Voice], max_bytes: int, store: VoiceStore, prompts: VoicePrompts
+) -> Iterator[bytes]:
+    """A bundle of voices with all that they are made of, piece by piece.
+
+    Args:    max_bytes: of all that is in it, as `take_bundle` has it.
+    Raises:  RequestTooLarge at once for more than could be taken in again.
+    """
+    listing = {"format": FORMAT, "version": VERSION, "voices": [_listed(voice) for voice in voices]}
+    text = json.dumps(listing, ensure_ascii=False, indent=1).encode()
+    files = _files_of(voices, store, prompts)
+    size_bytes = len(text) + sum(file.stat().st_size for file in files.values())
+    if size_bytes > max_bytes or len(files) >= MAX_ENTRIES or len(voices) > MAX_VOICES:
+        raise RequestTooLarge(
+            "bundle.export_large", param="voice", megabytes=size_bytes / 1e6, limit=max_bytes / 1e6, voices=MAX_VOICES
+        )
+    entries = ((name, file.read_bytes()) for name, file in files.items())
+    return streamed_zip(chain([(LISTING, text)], entries))
+
+
+def _files_of(voices: Sequence[Voice], store: VoiceStore, prompts: VoicePrompts) -> dict[str, Path]:
+    """By their names in the bundle."""
+    clips = sorted({source.clip for voice in voices for source in voice.sources})
+    made = sorted({prompt for voice in voices for prompt in prompts.files_of(voice)})
+    return {_clip_file(clip): store.clips.file(clip) for clip in clips} | {
+        f"prompts/{prompt.parent.name}/{prompt.name}": prompt for prompt in made
+    }
 
 
 def _listed(voice: Voice) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import asyncio
 import zipfile
 from typing import IO, Any
 
-from studio.archive import open_zip
+from studio.archive import BROKEN, open_zip
 from studio.errors import CheckpointError, InvalidRequest, RequestTooLarge
 from studio.library.prompts import VoicePrompts
 from studio.library.store import VoiceStore
@@ -24,7 +24,7 @@ def is_spk2info(file: IO[bytes]) -> bool:
     try:
         with open_zip(file, too_many_files()) as stored:
             return any(name.endswith("/data.pkl") and name.count("/") == 1 for name in stored.namelist())
-    except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError, RequestTooLarge):
+    except (*BROKEN, RequestTooLarge):
         return False
     finally:
         file.seek(0)

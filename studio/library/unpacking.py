@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 import zipfile
-import zlib
 from collections.abc import Mapping
 from types import TracebackType
 from typing import IO
 
-from studio.archive import open_zip
+from studio.archive import BROKEN, open_zip
 from studio.errors import InvalidRequest, RequestTooLarge
 
 MAX_ENTRIES = 5000
@@ -32,7 +31,7 @@ class Unpacking:
     def __init__(self, file: IO[bytes], allowed: Mapping[re.Pattern[str], int], max_bytes: int) -> None:
         try:
             self._zip = open_zip(file, too_many_files())
-        except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError):
+        except BROKEN:
             raise InvalidRequest("bundle.not_zip", param="bundle") from None
         entries = self._zip.infolist()
         if len(entries) > MAX_ENTRIES or sum(entry.file_size for entry in entries) > max_bytes:
@@ -62,15 +61,7 @@ class Unpacking:
             with self._zip.open(name) as entry:
                 data = entry.read(self._limits[name] + 1)
                 rest = entry.read(1)
-        except (
-            zipfile.BadZipFile,
-            zlib.error,
-            EOFError,
-            OSError,
-            ValueError,
-            NotImplementedError,
-            RuntimeError,
-        ):
+        except BROKEN:
             raise InvalidRequest("bundle.broken", param="bundle", file=name) from None
         if rest or len(data) > self._limits[name]:
             raise InvalidRequest("bundle.broken", param="bundle", file=name)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import io
-import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from studio.archive import open_zip
+from studio.archive import BROKEN, open_zip
 from studio.audio.decode import ReferenceClip, decode_clip
 from studio.errors import ClientError, InvalidRequest
 from studio.listening.material import check_clip
@@ -78,7 +77,7 @@ def _of_zip(name: str, content: bytes) -> Iterator[NamedFile]:
                         "listening.file_large", param="files", file=entry.filename, limit=MAX_FILE_BYTES / 1e6
                     )
                 yield NamedFile(entry.filename, data)
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError, ValueError):
+    except BROKEN:
         raise InvalidRequest("listening.zip_broken", param="files", file=name) from None
 
 

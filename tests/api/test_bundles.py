@@ -247,6 +247,18 @@ def test_bundle_larger_than_the_library_has_room_for_is_refused_whole(start_serv
     assert (reply.status_code, names(service)) == (400, ["other"])
 
 
+def test_export_larger_than_what_can_be_taken_in_again_is_refused(
+    blend: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = sum(map(len, files_of(export(blend).content).values()))
+    monkeypatch.setattr("studio.api.bundles.LIMIT_BYTES", size - 1)
+    refused = export(blend)
+    assert (refused.status_code, refused.json()["error"]["param"]) == (413, "voice")
+    assert "Export some of them at a time" in refused.json()["error"]["message"]
+    monkeypatch.setattr("studio.api.bundles.LIMIT_BYTES", size)
+    assert export(blend).status_code == 200 and take(blend, export(blend).content).status_code == 200
+
+
 def torch_file(pickle: bytes = b"\x80\x02}.", compression: int = zipfile.ZIP_STORED) -> bytes:
     """What torch.save writes, as far as anybody looks who is not torch."""
     return zip_of({"archive/data.pkl": pickle, "archive/version": b"3"}, compression)

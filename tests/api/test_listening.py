@@ -239,6 +239,17 @@ def test_field_that_has_no_effect_is_refused_with_the_reason(owner, case: str) -
     assert "would have no effect: " in reply.json()["error"]["message"]
 
 
+def damaged_zip(compression: int) -> bytes:
+    """An archive whose directory is whole and whose content is not."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", compression) as archive:
+        archive.writestr("one.wav", tone(300))
+    data = bytearray(packed.getvalue())
+    begin = 30 + len("one.wav") + 9  # the local header, and LZMA's own
+    data[begin : begin + 200] = b"\xff" * 200
+    return bytes(data)
+
+
 def test_broken_upload_is_named_and_keeps_nothing(owner) -> None:
     test = owner.create(kind="mos", title="t", conditions=[{"name": "a"}])["id"]
     for files, said in (
@@ -247,6 +258,8 @@ def test_broken_upload_is_named_and_keeps_nothing(owner) -> None:
         ({"short.wav": tone(300, seconds=0.2)}, "short.wav"),
         ({"notes.pdf": b"%PDF-1.4"}, "notes.pdf"),
         ({"cut.zip": b"PK\x03\x04 and no more"}, "cut.zip"),
+        ({"torn.zip": damaged_zip(zipfile.ZIP_DEFLATED)}, "torn.zip"),
+        ({"worn.zip": damaged_zip(zipfile.ZIP_LZMA)}, "worn.zip"),
         ({"a/one.wav": tone(300), "b/one.wav": tone(300)}, "one"),
         ({"one.wav": tone(300), "one.txt": b"a " * 501}, "one.txt"),
     ):
