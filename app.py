@@ -29,7 +29,7 @@ from studio.library.store import VoiceStore
 from studio.messages import render
 from studio.settings import Settings, exit_on_error
 from studio.setup.registration import ensure_registered
-from studio.speech import ServedModel, SynthesisRequest
+from studio.speech import SAMPLE_RATE_HZ, ServedModel, SynthesisRequest
 from studio.text.frontend import TextFrontend
 
 ROOT = Path(__file__).resolve().parent
@@ -86,7 +86,9 @@ def build(settings: Settings) -> FastAPI:
 
     async def self_test() -> float:
         prompt = await prompts.of(in_order(store, "en")[0])
-        return await engine.try_out(SynthesisRequest("One, two, three.", prompt, client="admin"))
+        request = SynthesisRequest("One, two, three.", prompt, client="admin")
+        async with await engine.try_out(request) as stream:
+            return sum([len(chunk.samples) async for chunk in stream]) / SAMPLE_RATE_HZ
 
     workers = {"lm": lm_worker, "token2wav": token2wav_worker}
     sizes = LmSizes.of(checkpoint)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 from studio.admin.knobs import changed, worker_of
 from studio.admin.log import ChangeLog
@@ -22,10 +22,13 @@ from studio.errors import AdminBusy, InvalidRequest, StudioError
 from studio.settings import Settings
 
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 SELF_TEST_TIMEOUT_S = 120.0
 """Speech that does not end in this time counts as a failed try; a slow CPU needs seconds."""
-Phase = Literal["idle", "holding", "restarting", "testing", "rolling back", "failed", "asleep"]
+Phase = Literal[
+    "idle", "holding", "restarting", "testing", "lent", "returning", "rolling back", "failed", "asleep"
+]  # fmt: skip
 
 
 class TunedWorker(Protocol):
@@ -75,7 +78,7 @@ class Tuning:
     phase: Phase = "idle"
     reason: str = ""
     """Why the last change was taken back; empty after one that went well."""
-    _task: asyncio.Task[None] | None = field(default=None, repr=False)
+    _task: asyncio.Task[Any] | None = field(default=None, repr=False)
 
     @property
     def place(self) -> Place:
@@ -95,18 +98,28 @@ class Tuning:
         abort: end the requests that run in place of waiting for them. force: try what the planner says cannot fit.
         Raises: InvalidRequest for what cannot be; AdminBusy while another change is under way. Nothing was begun.
         """
+        preview = self.possible(changes, force=force)
+        self.occupy(self._change(preview, who, abort))
+        return preview
+
+    def occupy(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Begin work that no change may come between; `possible` has said that there is none under way."""
+        self._task = task = asyncio.create_task(work, name="tuning")
+        return task
+
+    def possible(self, changes: Mapping[str, object], *, force: bool = False) -> Preview:
+        """The preview of a change that could begin now. Raises as `begin`."""
         self._refuse_while_busy()
         preview = self.preview(changes)
         if "lm" in preview.workers and not preview.after.fits and not force:
             tokens, wanted = preview.after.kv_tokens, preview.settings.max_model_len
             raise InvalidRequest("admin.does_not_fit", param="max_model_len", tokens=tokens, wanted=wanted)
-        self._task = asyncio.create_task(self._change(preview, who, abort), name="tuning")
         return preview
 
     def begin_rest(self, sleep: Callable[[], Awaitable[None]], who: str) -> None:
         """Let new requests wait, wait for those that run, then sleep; `phase` tells. Raises AdminBusy."""
         self._refuse_while_busy()
-        self._task = asyncio.create_task(self._rest(sleep, who), name="rest")
+        self.occupy(self._rest(sleep, who))
 
     async def end_rest(self, wake: Callable[[], Awaitable[None]], who: str) -> None:
         """Wake, and let who waited run. Raises InvalidRequest if nothing sleeps."""
@@ -126,7 +139,7 @@ class Tuning:
     async def _rest(self, sleep: Callable[[], Awaitable[None]], who: str) -> None:
         self.phase, self.reason = "holding", ""
         try:
-            await self._hold(abort=False)
+            await self.hold(abort=False)
             await sleep()
         except StudioError as error:
             self.reason, self.phase = str(error), "idle"
@@ -137,7 +150,7 @@ class Tuning:
 
     def _log_sleep(self, who: str, asleep: bool) -> None:
         plan = asdict(self.plan(self.settings))
-        self.log.add(who, {"asleep": not asleep}, {"asleep": asleep}, "applied", "", plan, self._found())
+        self.log.add(who, {"asleep": not asleep}, {"asleep": asleep}, "applied", "", plan, self.found())
 
     async def settled(self) -> None:
         """Wait for the end of the present change."""
@@ -155,8 +168,8 @@ class Tuning:
         try:
             if preview.workers:
                 self.phase = "holding"
-                await self._hold(abort)
-                await self._restart(preview.workers, new)
+                await self.hold(abort)
+                await self.restart(preview.workers, new)
             self.apply(new)
             self.settings = new
         except Exception as error:  # whatever it is, the last good settings must come back
@@ -169,22 +182,22 @@ class Tuning:
         self.phase = "failed" if outcome == "failed" else "idle"
         before, after = ({name: getattr(s, name) for name in preview.names} for s in (old, new))
         logger.warning("settings %s by %s: %s %s", outcome, who, after, self.reason)
-        self.log.add(who, before, after, outcome, self.reason, asdict(preview.after), self._found())
+        self.log.add(who, before, after, outcome, self.reason, asdict(preview.after), self.found())
 
-    async def _hold(self, abort: bool) -> None:
+    async def hold(self, abort: bool) -> None:
         """Let new requests wait; those that run and do not end in time are ended, so that no one listener rules."""
         try:
             await asyncio.wait_for(self.engine.hold(abort=abort), self.drain_timeout_s)
         except TimeoutError:
             await asyncio.wait_for(self.engine.hold(abort=True), self.drain_timeout_s)
 
-    async def _restart(self, names: tuple[str, ...], settings: Settings) -> None:
+    async def restart(self, names: tuple[str, ...], settings: Settings) -> None:
         self.phase = "restarting"
-        await self._start(names, settings)
+        await self.start(names, settings)
         self.phase = "testing"
         await asyncio.wait_for(self.self_test(), SELF_TEST_TIMEOUT_S)
 
-    async def _start(self, names: tuple[str, ...], settings: Settings) -> None:
+    async def start(self, names: tuple[str, ...], settings: Settings) -> None:
         await asyncio.gather(*(self.workers[name].restart(settings.for_worker()) for name in names))
         await asyncio.gather(*(self.workers[name].wait_started() for name in names))
 
@@ -193,13 +206,13 @@ class Tuning:
         logger.warning("the new settings failed, going back: %s", self.reason)
         self.phase = "rolling back"
         try:
-            await self._start(names, old)
+            await self.start(names, old)
         except Exception as error:
             self.reason = f"{self.reason} / {error}"
             return "failed"
         return "rolled back"
 
-    def _found(self) -> dict[str, object]:
+    def found(self) -> dict[str, object]:
         """The figures of the plan that the workers know after their start."""
         facts = self.workers["lm"].state.facts
         return {"kv_blocks": facts.get("kv_cache_blocks"), "block_size_tokens": facts.get("block_size_tokens")}

@@ -16,9 +16,11 @@ from studio.admin.knobs import rows, tunable
 from studio.admin.log import ChangeLog
 from studio.admin.office import Office
 from studio.admin.tuning import Tuning
+from studio.api.listening_series import include_series
 from studio.api.sign_in import let_in, sign_in_router
 from studio.engine.engine import Engine
 from studio.errors import NotFound
+from studio.listening.room import ListeningRoom
 
 NO_STORE = {"Cache-Control": "no-store"}
 Changes = Annotated[dict[str, bool | int | float | str | None], Field(max_length=50)]
@@ -41,7 +43,7 @@ class Preset(BaseModel):
     settings: Changes
 
 
-def admin_router(office: Office, engine: Engine) -> APIRouter:
+def admin_router(office: Office, engine: Engine, listening: ListeningRoom) -> APIRouter:
     """The routes of the Admin tab. The tab itself holds no data; whoever has no session gets 401 from all of these."""
 
     access, monitor = office.access, office.monitor
@@ -87,6 +89,7 @@ def admin_router(office: Office, engine: Engine) -> APIRouter:
         return progress(office.tuning)
 
     include_tuning(router, office.tuning, office.log, who)
+    include_series(router, listening, who)
     both = APIRouter()
     both.include_router(open_router)
     both.include_router(router)

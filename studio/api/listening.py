@@ -11,6 +11,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import FileResponse, PlainTextResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
+from studio.api import engine_settings
 from studio.api.errors import language_of
 from studio.api.listening_form import DesignBody, design_of, wire
 from studio.api.listening_speech import ConditionSpeech
@@ -21,9 +22,11 @@ from studio.listening import webmushra
 from studio.listening.answers import write_csv
 from studio.listening.design import Design
 from studio.listening.export import export, keep, kept_file
+from studio.listening.generation import pinned
 from studio.listening.opening import open_test
 from studio.listening.room import ListeningRoom
 from studio.listening.store import GivenClip, Test, hashed
+from studio.settings import Settings
 
 DAY_S = 24 * 3600.0
 ZIP_HEADERS = {"Cache-Control": "no-store", "Content-Disposition": 'attachment; filename="listening-test.zip"'}
@@ -52,12 +55,23 @@ def answers_shown(room: ListeningRoom, test: Test) -> None:
         raise ListeningConflict("listening.too_early", finished=finished, wanted=wanted)
 
 
-def listening_router(room: ListeningRoom, owners: Owners, speech: ConditionSpeech, takes_of: TakesOf) -> APIRouter:
+def listening_router(
+    room: ListeningRoom, owners: Owners, speech: ConditionSpeech, takes_of: TakesOf, own: Callable[[], Settings]
+) -> APIRouter:
     router = APIRouter(prefix="/v1/listening")
 
     def put_all(test: Test, clips: list[GivenClip]) -> None:
         for clip in clips:
             room.store.put_clip(test.id, "given", clip)
+
+    def checked(design: Design) -> Design:
+        speech.check(design)
+        return pinned(design, engine_settings.of_moment(own()))
+
+    @router.get("/settings")
+    async def settings_offered() -> dict[str, Any]:
+        """Settings of the studio that a condition may name, as the form needs them."""
+        return {"data": engine_settings.offered(own())}
 
     @router.get("/tests")
     async def list_tests(request: Request) -> dict[str, Any]:
@@ -66,8 +80,7 @@ def listening_router(room: ListeningRoom, owners: Owners, speech: ConditionSpeec
 
     @router.post("/tests")
     async def create_test(request: Request, response: Response, body: DesignBody) -> dict[str, Any]:
-        design = design_of(body)
-        speech.check(design)
+        design = checked(design_of(body))
         clips = await asyncio.to_thread(takes_of, request, design)
         test = room.store.create(design, hashed(owners.ensure_key(request, response)))
         await asyncio.to_thread(put_all, test, clips)
@@ -81,10 +94,9 @@ def listening_router(room: ListeningRoom, owners: Owners, speech: ConditionSpeec
     async def redesign(request: Request, test_id: str, body: DesignBody) -> dict[str, Any]:
         test = owners.test(request, test_id)
         with room.alone(test.id):
-            design = design_of(body, test.design)
-            speech.check(design)
+            design = checked(design_of(body, test.design))
             clips = await asyncio.to_thread(takes_of, request, design)
-            await room.generation.stop(test.id)
+            await room.stop_making(test.id)
             test = room.store.redesign(test, design)
             await asyncio.to_thread(put_all, test, clips)
         return wire(room, test, language_of(request))
@@ -93,7 +105,7 @@ def listening_router(room: ListeningRoom, owners: Owners, speech: ConditionSpeec
     async def open_for_raters(request: Request, test_id: str) -> dict[str, Any]:
         """Make the material ready and let raters in; refuses what would spoil the test, and says what to change."""
         test = owners.test(request, test_id)
-        if room.generation.is_busy(test.id):
+        if room.is_making(test.id):
             raise ListeningConflict("listening.making")
 
         def opened() -> None:
@@ -160,7 +172,7 @@ def listening_router(room: ListeningRoom, owners: Owners, speech: ConditionSpeec
             room.store.delete(test.id)
 
         with room.alone(test.id):
-            await room.generation.stop(test.id)
+            await room.stop_making(test.id)
             room.store.close(test.id)  # an answer that is confirmed from now on would be in no export
             await asyncio.to_thread(kept_and_gone)
         return {"id": test.id, "deleted": True, "export": f"/v1/listening/exports/{test.id}"}

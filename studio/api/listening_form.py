@@ -33,7 +33,7 @@ class SourceBody(BaseModel):
     folder: str = Field("", max_length=200)
     voice: str = Field("", max_length=200)
     settings: dict[str, str | float | int | bool] = Field({}, max_length=20)
-    studio: dict[str, str | float | int | bool] = Field({}, max_length=20)
+    studio: dict[str, str | float | int | bool | None] = Field({}, max_length=20)
     takes: list[Annotated[str, Field(max_length=64)]] = Field([], max_length=200)
 
 
@@ -130,10 +130,12 @@ def wire(room: ListeningRoom, test: Test, language: str) -> dict[str, Any]:
             {"item": clip.item, "condition": clip.condition, "seconds": round(clip.seconds, 2), "text": clip.text}
             for clip in clips.values()
         ],
-        "making": room.generation.is_busy(test.id),
+        "making": room.is_making(test.id),
+        "series": room.series.view(test.id) if room.series else None,
+        "can_borrow": room.series is not None,
         "made": sum((clip.condition in {c.id for c in spoken}) for clip in clips.values()),
         "to_make": 0 if test.design.arena else len(spoken) * len(test.design.texts),
-        "problem": test.problem,
+        "problem": test.problem_in(language),
         "waiting": [{"condition": w.condition.name, "wanted": w.wanted} for w in room.generation.waiting(test.design)],
         "problems": [{"level": p.level, "param": p.param, "message": p.sentence(language)} for p in found],
         "counts": room.raters.counts(test.id),

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from fastapi import FastAPI, Request
 
+from studio.admin.lending import Lending
+from studio.api import engine_settings
 from studio.api.guard import Guard
 from studio.api.listening import listening_router
 from studio.api.listening_material import material_router
 from studio.api.listening_report import report_router
-from studio.api.listening_speech import COMPARABLE, ConditionSpeech
+from studio.api.listening_speech import ConditionSpeech
 from studio.api.owners import Owners
 from studio.api.rating import rating_router
 from studio.engine.engine import Engine
@@ -35,18 +36,26 @@ def install_listening(
     model: ServedModel,
     guard: Guard,
     now: Callable[[], float],
-    present: Callable[[], Settings] | None = None,
+    lending: Lending | None = None,
 ) -> ListeningRoom:
     """The room, with its routes installed; the caller closes it.
 
-    present: the settings of the moment, where they change while the studio runs; settings without it.
+    lending: lends the engine with other settings, where they can change while the studio runs.
     """
 
-    def comparable() -> dict[str, Any]:
-        return (present() if present else settings).model_dump(include=set(COMPARABLE))
+    def own() -> Settings:
+        return lending.settings if lending else settings
 
-    speech = ConditionSpeech(engine, store, prompts, model)
-    room = ListeningRoom(settings.folder("listening"), speech.speak, speech.check_text, comparable, now)
+    def present() -> dict[str, object]:
+        return engine_settings.of_moment(lending.tuning.settings if lending else settings)
+
+    speech = ConditionSpeech(
+        engine, store, prompts, model, lending.check if lending else engine_settings.possible_with(settings)
+    )
+    room = ListeningRoom(settings.folder("listening"), speech.speak, speech.check_text, present, now)
+    if lending is not None:
+        series = room.borrow_from(lending, speech.speak_past_line)
+        engine.on_ready(lambda: series.resume() if engine.state().ready else None)
     owners = Owners(room.store, guard)
 
     def takes_of(request: Request, design: Design) -> list[GivenClip]:
@@ -59,7 +68,7 @@ def install_listening(
                 found.append(GivenClip(item_of(number), condition.id, takes.samples(take), SAMPLE_RATE_HZ, take.text))
         return found
 
-    app.include_router(listening_router(room, owners, speech, takes_of))
+    app.include_router(listening_router(room, owners, speech, takes_of, own))
     app.include_router(material_router(room, owners))
     app.include_router(report_router(room, owners, speech.clip_of_voice))
     app.include_router(rating_router(room))

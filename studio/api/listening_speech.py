@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from pydantic import ValidationError
 
+from studio.api import engine_settings
 from studio.api.body import SpeechBody, refuse_unmakeable, synthesis_of, with_defaults
 from studio.engine.engine import Engine
-from studio.errors import CapacityError, InvalidRequest
+from studio.engine.stream import SpeechStream
+from studio.errors import CapacityError, InvalidRequest, SynthesisError
 from studio.library.prompts import VoicePrompts
 from studio.library.store import VoiceStore
 from studio.listening.design import Design
 from studio.listening.generation import Utterance
-from studio.settings import extra, table
-from studio.speech import Float32, ServedModel
+from studio.speech import Float32, ServedModel, SynthesisRequest
 
-COMPARABLE = frozenset(
-    name
-    for name, info in table().items()
-    if extra(info, "group") in ("lm", "token2wav") and extra(info, "applies") == "restart"
-)
-"""Settings of the studio that conditions may ask for: how it computes, and never who may enter or where files lie."""
 NOT_SETTINGS = {"input", "voice", "model", "seed", "response_format", "stream_format", "stream"}
+LONGEST_S = 600.0
+"""For a sentence that everybody else waits for; the longest takes minutes on a slow machine."""
 CLIENT = "listening tests"
 """One client of the fair queue, so that making material leaves places to listeners."""
 
@@ -32,16 +30,21 @@ CLIENT = "listening tests"
 class ConditionSpeech:
     """Checks what conditions ask of the studio, and speaks it."""
 
-    def __init__(self, engine: Engine, store: VoiceStore, prompts: VoicePrompts, model: ServedModel) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        store: VoiceStore,
+        prompts: VoicePrompts,
+        model: ServedModel,
+        possible: engine_settings.Check,
+    ) -> None:
         self._engine, self._store, self._prompts, self._model = engine, store, prompts, model
+        self._possible = possible
 
     def check(self, design: Design) -> None:
-        """Refuse unknown voices, settings that a request cannot have and studio settings that there are not."""
+        """Refuse unknown voices, and settings that a request or the engine cannot have."""
         for condition in design.conditions:
-            for name in condition.source.studio:
-                if name not in COMPARABLE:
-                    known = ", ".join(sorted(COMPARABLE))
-                    raise InvalidRequest("listening.studio_unknown", param="conditions", setting=name, known=known)
+            engine_settings.check(condition.source.studio, self._possible)
             if condition.source.kind != "speech":
                 continue
             if condition.source.voice:
@@ -62,13 +65,22 @@ class ConditionSpeech:
             pass  # the text was judged first; that the engine is not up yet matters when it is to speak
 
     async def speak(self, wanted: Utterance) -> Float32:
-        """One sentence, float32 [n] at 24 kHz."""
+        """One sentence in its turn, float32 [n] at 24 kHz."""
+        return await _heard(await self._engine.submit(await self._request(wanted)))
+
+    async def speak_past_line(self, wanted: Utterance) -> Float32:
+        """As `speak`, while everybody else waits in line. Raises SynthesisError for what takes without end."""
+        request = await self._request(wanted)
+        try:
+            return await asyncio.wait_for(_heard(await self._engine.try_out(request)), LONGEST_S)
+        except TimeoutError:
+            raise SynthesisError("listening.speech_slow", minutes=LONGEST_S / 60) from None
+
+    async def _request(self, wanted: Utterance) -> SynthesisRequest:
         voice = self._store.find(wanted.voice)
         body = with_defaults(self._body(wanted), voice, self._model)
         refuse_unmakeable(body, self._model)
-        request = synthesis_of(body, await self._prompts.of(voice), CLIENT, self._model)
-        async with await self._engine.submit(request) as stream:
-            return np.concatenate([chunk.samples async for chunk in stream])
+        return synthesis_of(body, await self._prompts.of(voice), CLIENT, self._model)
 
     def clip_of_voice(self, voice: str) -> tuple[Float32, int]:
         """The clip that a voice was cloned from, float32 [n], and its rate in Hz."""
@@ -95,3 +107,8 @@ class ConditionSpeech:
             raise InvalidRequest("listening.quality_auto", param="conditions")
         refuse_unmakeable(body, self._model)
         return body
+
+
+async def _heard(stream: SpeechStream) -> Float32:
+    async with stream:
+        return np.concatenate([chunk.samples async for chunk in stream])

@@ -17,6 +17,7 @@ from fastapi.staticfiles import StaticFiles
 from starlette.middleware.cors import CORSMiddleware
 
 from studio import __version__
+from studio.admin.lending import Lending
 from studio.admin.office import Office
 from studio.api import errors
 from studio.api.admin import admin_router
@@ -144,11 +145,11 @@ def build_web(
     app.include_router(service_router(engine, model))
     listening = app.state.listening = install_listening(
         app, engine, store, prompts, takes, settings, model, guard, now,
-        present=lambda: settings if office is None else office.tuning.settings,
+        lending=None if office is None else Lending(office.tuning),
     )  # fmt: skip
 
     if office is not None:
-        app.include_router(admin_router(office, engine))
+        app.include_router(admin_router(office, engine, listening))
 
     @app.api_route("/admin/{path:path}", methods=ANY_METHOD, include_in_schema=False)
     @app.api_route(

@@ -46,7 +46,7 @@ from studio.errors import (
     SynthesisError,
 )
 from studio.protocols import Clock, Rung, SpeechLM, Token2Wav
-from studio.speech import SAMPLE_RATE_HZ, Segment, SynthesisRequest, VoicingRequest
+from studio.speech import Segment, SynthesisRequest, VoicingRequest
 
 logger = logging.getLogger(__name__)
 
@@ -190,17 +190,15 @@ class Engine:
         utterance.promised_s = self._outlook.eta_s(utterance)
         return utterance.stream
 
-    async def try_out(self, request: SynthesisRequest) -> float:
-        """Speak for nobody, past the line, also while places are held; gives seconds of sound. Raises its error."""
+    async def try_out(self, request: SynthesisRequest) -> SpeechStream:
+        """Begin to speak past the line, also while places are held; the caller must close the stream."""
         ticket = Ticket(self._admission, uuid.uuid4().hex[:16], request.client)
         ticket.granted.set()
-        segments = await asyncio.to_thread(self._text.segments, request.text)
-        choice = Choice("fast", "quality.asked")
-        sources = of_segments(await self._asking(request, choice), as_they_are(segments))
+        segments = await asyncio.to_thread(self._text.segments, request.read_as or request.text)
         text_ids = sum(len(segment.token_ids) for segment in segments)
-        utterance = Utterance(self._parts, request, sources, ticket, choice, text_ids)
-        async with utterance.stream as stream:
-            return sum([len(chunk.samples) async for chunk in stream]) / SAMPLE_RATE_HZ
+        choice = self._outlook.choice(request, text_ids)
+        sources = of_segments(await self._asking(request, choice), as_they_are(segments))
+        return Utterance(self._parts, request, sources, ticket, choice, text_ids).stream
 
     def check(self, text: str) -> None:
         """Refuse what submit would refuse at once, but for a full line; for an edge with work to do before it.

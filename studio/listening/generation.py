@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
-from studio.errors import ListeningConflict, StudioError
+from studio.errors import ListeningConflict, StudioError, SynthesisError
 from studio.listening.design import Condition, Design, item_of
 from studio.listening.store import GivenClip, ListeningStore, Test
 from studio.speech import SAMPLE_RATE_HZ, Float32
@@ -35,6 +35,10 @@ Speak = Callable[[Utterance], Awaitable[Float32]]
 """Speech at 24 kHz, float32 [n]. Raises StudioError."""
 
 
+Piece = tuple[Condition, int]
+"""A condition and the number of a text: one clip to make."""
+
+
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """Material that cannot be made now: the studio runs with other settings than a condition asks for."""
@@ -48,7 +52,7 @@ def utterance(design: Design, condition: Condition, text: str, number: int) -> U
     return Utterance(text, condition.source.voice, (design.seed + number) % 2**32, condition.source.settings)
 
 
-def missing(store: ListeningStore, test: Test) -> list[tuple[Condition, int]]:
+def missing(store: ListeningStore, test: Test) -> list[Piece]:
     """Conditions and text numbers that are to be made and are not there yet."""
     there = store.clips(test.id, "given")
     return [
@@ -69,6 +73,20 @@ def waiting(design: Design, running: Mapping[str, Any]) -> list[Waiting]:
     return found
 
 
+def pinned(design: Design, running: Mapping[str, Any]) -> Design:
+    """The design with each spoken condition naming all settings of the studio that any of them names.
+
+    Those that a condition does not name are as they are now, so that it says what all of its clips are made with.
+    """
+    spoken = [condition for condition in design.conditions if condition.source.kind == "speech"]
+    named = {name: running[name] for condition in spoken for name in condition.source.studio if name in running}
+    conditions = tuple(
+        replace(c, source=replace(c.source, studio=named | dict(c.source.studio))) if c in spoken else c
+        for c in design.conditions
+    )
+    return replace(design, conditions=conditions)
+
+
 class Generation:
     """Makes material in the background, a task a test; what is made is kept at once, so that it can be gone on with."""
 
@@ -83,12 +101,23 @@ class Generation:
         return waiting(design, self._present())
 
     def start(self, test: Test) -> None:
-        """Begin, or do nothing if it is under way."""
+        """Begin what the present settings allow, or do nothing if it is under way."""
         if test.id not in self._tasks:
-            self._store.set_problem(test.id, "")
-            task = asyncio.create_task(self._make(test), name=f"listening test {test.id}")
-            self._tasks[test.id] = task
-            task.add_done_callback(lambda _task: self._tasks.pop(test.id, None))
+            held_back = {w.condition.id for w in self.waiting(test.design)}
+            self._begin(test, [p for p in missing(self._store, test) if p[0].id not in held_back], self._speak)
+
+    async def make(self, test: Test, conditions: Collection[str], speak: Speak) -> bool:
+        """Make what is missing of these conditions under the present settings; whether all of it is there now."""
+        wanted = [piece for piece in missing(self._store, test) if piece[0].id in conditions]
+        await asyncio.wait((self._begin(test, wanted, speak),))
+        return not any(condition.id in conditions for condition, _ in missing(self._store, test))
+
+    def _begin(self, test: Test, wanted: list[Piece], speak: Speak) -> asyncio.Task[None]:
+        self._store.set_problem(test.id, None)
+        task = asyncio.create_task(self._make(test, wanted, speak), name=f"listening test {test.id}")
+        self._tasks[test.id] = task
+        task.add_done_callback(lambda _task: self._tasks.pop(test.id, None))
+        return task
 
     async def stop(self, test: str) -> None:
         """End it and wait until it has ended."""
@@ -100,16 +129,14 @@ class Generation:
         for test in list(self._tasks):
             await self.stop(test)
 
-    async def _make(self, test: Test) -> None:
+    async def _make(self, test: Test, wanted: list[Piece], speak: Speak) -> None:
         places = asyncio.Semaphore(AT_ONCE)
+        running = self._present()
 
         async def make(condition: Condition, number: int) -> None:
             async with places:
-                running = self._present()
-                if condition.id in {w.condition.id for w in waiting(test.design, running)}:
-                    return
                 text = test.design.texts[number]
-                samples = await self._speak(utterance(test.design, condition, text, number))
+                samples = await speak(utterance(test.design, condition, text, number))
                 if self._present() != running:  # nobody could say with which settings this was made
                     raise ListeningConflict("listening.settings_changed")
                 clip = GivenClip(item_of(number), condition.id, samples, SAMPLE_RATE_HZ, text)
@@ -117,13 +144,14 @@ class Generation:
 
         try:
             async with asyncio.TaskGroup() as group:
-                for condition, number in missing(self._store, test):
+                for condition, number in wanted:
                     group.create_task(make(condition, number))
         except* StudioError as errors:
             first: BaseException = errors
             while isinstance(first, BaseExceptionGroup):
                 first = first.exceptions[0]
-            self._store.set_problem(test.id, str(first))
+            assert isinstance(first, StudioError)
+            self._store.set_problem(test.id, first)
         except* Exception:
             logger.exception("the material of listening test %s could not be made", test.id)
-            self._store.set_problem(test.id, "internal")
+            self._store.set_problem(test.id, SynthesisError("internal"))

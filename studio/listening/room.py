@@ -14,12 +14,16 @@ from studio.listening.blinding import Addresses
 from studio.listening.database import Database
 from studio.listening.generation import Generation, Present, Speak
 from studio.listening.raters import RaterStore
+from studio.listening.series import Lender, Series
 from studio.listening.sessions import Sessions
 from studio.listening.store import ListeningStore
 
 
 class ListeningRoom:
-    """Stores, sessions, generation and arena. present: as in `generation`; check: as in `arena`."""
+    """Stores, sessions, generation and arena, and the series once somebody lends the engine.
+
+    present: as in `generation`; check: as in `arena`.
+    """
 
     def __init__(
         self, folder: Path, speak: Speak, check: Check, present: Present, now: Callable[[], float] = time.time
@@ -30,9 +34,26 @@ class ListeningRoom:
         self.sessions = Sessions(self.store, self.raters, Addresses(), now)
         self.generation = Generation(self.store, speak, present)
         self.arena = Arena(self.store, self.raters, speak, check, now)
+        self.series: Series | None = None
         self.now = now
+        self._present = present
         self._alone: set[str] = set()
         self._changes: Counter[str] = Counter()
+
+    def borrow_from(self, lender: Lender, speak: Speak) -> Series:
+        """Let material be made under other settings of the engine too. speak: past the line, which waits meanwhile."""
+        self.series = Series(self.store, self.generation, lender, speak, self._present)
+        return self.series
+
+    def is_making(self, test: str) -> bool:
+        """Whether material of a test is being made."""
+        return self.generation.is_busy(test) or (self.series is not None and self.series.is_busy(test))
+
+    async def stop_making(self, test: str) -> None:
+        """Until nothing more of it comes."""
+        if self.series is not None:
+            await self.series.stop(test)
+        await self.generation.stop(test)
 
     @contextmanager
     def changing(self, test: str) -> Iterator[None]:
@@ -58,5 +79,7 @@ class ListeningRoom:
             self._alone.discard(test)
 
     async def close(self) -> None:
+        if self.series is not None:
+            await self.series.close()
         await self.generation.close()
         self._database.close()

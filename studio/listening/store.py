@@ -15,9 +15,10 @@ from typing import Literal
 import numpy as np
 import soundfile
 
-from studio.errors import ListeningConflict, NotFound
+from studio.errors import ListeningConflict, NotFound, StudioError
 from studio.listening.database import Database
 from studio.listening.design import Design
+from studio.messages import LANGUAGES
 from studio.speech import Float32
 
 Stage = Literal["given", "ready"]
@@ -26,7 +27,10 @@ State = Literal["draft", "open", "closed"]
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """A listening test. state: a draft may change, an open one takes answers. owner: hash of the owner's key."""
+    """A listening test. state: a draft may change, an open one takes answers. owner: hash of the owner's key.
+
+    problem: why its material could not be made, as JSON by language, or "".
+    """
 
     id: str
     owner: str
@@ -34,6 +38,13 @@ class Test:
     state: State
     problem: str
     created_s: float
+
+    def problem_in(self, language: str) -> str:
+        """Why its material could not be made, as a sentence; "" for no problem."""
+        try:
+            return str(json.loads(self.problem)[language]) if self.problem else ""
+        except ValueError:  # kept by an earlier version, as a sentence
+            return self.problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +150,21 @@ class ListeningStore:
         """Take no more answers; nothing for a test that is not open."""
         self._db.run("UPDATE test SET state = 'closed' WHERE id = ? AND state = 'open'", test)
 
-    def set_problem(self, test: str, sentence: str) -> None:
-        """Why material could not be made; "" for no problem."""
-        self._db.run("UPDATE test SET problem = ? WHERE id = ?", sentence, test)
+    def set_problem(self, test: str, error: StudioError | None) -> None:
+        """Why material could not be made; None for no problem."""
+        told = json.dumps({language: error.message(language) for language in LANGUAGES}) if error else ""
+        self._db.run("UPDATE test SET problem = ? WHERE id = ?", told, test)
+
+    def begin_series(self, test: str, who: str) -> None:
+        """Somebody had the material of a test made under settings of its own; kept until that has ended."""
+        self._db.run("INSERT INTO series VALUES (?, ?, 1) ON CONFLICT DO UPDATE SET tries = tries + 1", test, who)
+
+    def series(self) -> dict[str, tuple[str, int]]:
+        """What has begun and not ended: by test, who began it and how many times it was begun."""
+        return {row["test"]: (row["who"], row["tries"]) for row in self._db.rows("SELECT * FROM series ORDER BY rowid")}
+
+    def end_series(self, test: str) -> None:
+        self._db.run("DELETE FROM series WHERE test = ?", test)
 
     def put_clip(self, test: str, stage: Stage, clip: GivenClip) -> None:
         """Keep a clip in place of one that there was."""

@@ -34,7 +34,7 @@ from studio.errors import EngineNotReady, InvalidRequest
 from studio.library.prompts import VoicePrompts
 from studio.library.store import VoiceStore
 from studio.settings import load
-from studio.speech import Segment, ServedModel, SynthesisRequest
+from studio.speech import SAMPLE_RATE_HZ, Segment, ServedModel, SynthesisRequest
 from studio.text import normalize, pauses
 
 
@@ -200,7 +200,9 @@ def serve(
     model = ServedModel("fake-model")
 
     async def self_test() -> float:
-        return await engine.try_out(SynthesisRequest("one two", voice_prompt("tester"), client="admin"))
+        request = SynthesisRequest("one two", voice_prompt("tester"), client="admin")
+        async with await engine.try_out(request) as stream:
+            return sum([len(chunk.samples) async for chunk in stream]) / SAMPLE_RATE_HZ
 
     workers = {"lm": worker, "token2wav": ScriptedWorker("token2wav")}
     office = open_office(engine, workers, settings, model, model.sampling, LmSizes(8, 2, 64, 0), self_test)
