@@ -46,7 +46,7 @@ class Part:
 def parts(store: ListeningStore, test: Test, running: Mapping[str, Any]) -> list[Part]:
     """What is missing, by settings; what the studio runs with comes first, since it needs no restart."""
     found: dict[str, Part] = {}
-    for condition in dict.fromkeys(condition for condition, _ in missing(store, test)):
+    for condition in {condition.id: condition for condition, _ in missing(store, test)}.values():
         settings = condition.source.studio
         before = found.get(key := str(sorted(settings.items())))
         found[key] = Part(settings, (*(before.conditions if before else ()), condition.id))
