@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from studio.api import engine_settings
 from studio.api.errors import language_of
 from studio.api.listening_form import DesignBody, design_of, wire
-from studio.api.listening_speech import ConditionSpeech
+from studio.api.listening_speech import ConditionSpeech, request_settings
 from studio.api.owners import Owners
 from studio.errors import InvalidRequest, ListeningConflict, NotFound
 from studio.library.store import is_unicode
@@ -70,8 +70,8 @@ def listening_router(
 
     @router.get("/settings")
     async def settings_offered() -> dict[str, Any]:
-        """Settings of the studio that a condition may name, as the form needs them."""
-        return {"data": engine_settings.offered(own())}
+        """Settings that a condition may name, as the form needs them: of its requests, and of the engine."""
+        return {"request": request_settings(), "studio": engine_settings.offered(own())}
 
     @router.get("/tests")
     async def list_tests(request: Request) -> dict[str, Any]:

@@ -27,6 +27,23 @@ CLIENT = "listening tests"
 """One client of the fair queue, so that making material leaves places to listeners."""
 
 
+JSON_KINDS = {"number": "float", "integer": "int", "boolean": "bool"}
+
+
+def request_settings() -> list[dict[str, object]]:
+    """What a condition may set of its requests, as a form needs it: name, kind, range, choices, usual value."""
+    found: list[dict[str, object]] = []
+    for name, schema in SpeechBody.model_json_schema()["properties"].items():
+        if name not in NOT_SETTINGS:
+            one = next(kind for kind in schema.get("anyOf", [schema]) if kind.get("type") != "null")
+            choices = [choice for choice in one["enum"] if choice != "auto"] if "enum" in one else None
+            found.append({
+                "name": name, "kind": JSON_KINDS.get(one["type"], "str"), "choices": choices, "unit": "", "effect": "",
+                "least": one.get("minimum"), "most": one.get("maximum"), "value": schema.get("default"),
+            })  # fmt: skip
+    return found
+
+
 class ConditionSpeech:
     """Checks what conditions ask of the studio, and speaks it."""
 

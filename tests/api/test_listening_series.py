@@ -234,5 +234,13 @@ def test_every_condition_names_what_any_of_them_changes(service: Service) -> Non
         {"flow_steps": 6, "dtype": "auto"},
         {"flow_steps": 10, "dtype": "bfloat16"},
     ]
-    offered = {row["name"] for row in owner.http.get("/v1/listening/settings").json()["data"]}
-    assert {"flow_steps", "dtype"} <= offered and not {"kv_cache_gib", "temperature", "api_key"} & offered
+
+
+def test_settings_that_a_condition_may_name_are_offered_with_their_ranges(service: Service) -> None:
+    offered = httpx.get(f"{service.url}/v1/listening/settings").json()
+    engine, request = ({row["name"]: row for row in offered[group]} for group in ("studio", "request"))
+    assert (engine["flow_steps"]["least"], engine["flow_steps"]["most"], engine["flow_steps"]["value"]) == (1, 50, 10)
+    assert "bfloat16" in engine["dtype"]["choices"]
+    assert not {"kv_cache_gib", "temperature", "api_key"} & engine.keys()
+    assert request["temperature"]["most"] == 2.0 and request["quality"]["choices"] == ["fast", "balanced", "best"]
+    assert not {"input", "voice", "seed"} & request.keys()

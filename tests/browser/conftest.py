@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_play
 
 from tests.api.conftest import Service, clip_samples, serve, stop
 from tests.browser.studio_page import PROMPTS, WAIT_MS, StudioPage
-from tests.real_studio import RealStudio
+from tests.real_studio import ADMIN_PASSWORD, RealStudio
 
 CHROMIUM = "/usr/bin/chromium"
 MICROPHONE_CLIP = PROMPTS / "am_onyx_en.flac"
@@ -22,6 +22,7 @@ PHONE = {"width": 390, "height": 844}
 DESKTOP = {"width": 1200, "height": 900}
 TAP = Path(__file__).with_name("tap.js")
 OpenPage = Callable[..., StudioPage]
+OpenOwner = Callable[..., Page]
 
 expect.set_options(timeout=30_000)
 
@@ -118,7 +119,7 @@ def open_page(chromium: Browser, studio: RealStudio) -> Iterator[OpenPage]:
 @pytest.fixture(scope="session")
 def running_fakes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     running: list[tuple[uvicorn.Server, threading.Thread]] = []
-    yield serve(tmp_path_factory.mktemp("fakes"), running)
+    yield serve(tmp_path_factory.mktemp("fakes"), running, "--admin-password", ADMIN_PASSWORD)
     stop(running)
 
 
@@ -142,3 +143,31 @@ def open_on_fakes(chromium: Browser, fakes: Service) -> Iterator[OpenPage]:
 def page(open_page: OpenPage) -> StudioPage:
     """The page in English on a desk."""
     return open_page()
+
+
+@pytest.fixture
+def open_owner(chromium: Browser, fakes: Service) -> Iterator[OpenOwner]:
+    """Opens the tab, each time as an owner of its own; an uncaught error fails the test."""
+    contexts: list[BrowserContext] = []
+    errors: list[str] = []
+
+    def open_one(locale: str = "en-US", viewport: dict[str, int] = DESKTOP, theme: str = "light") -> Page:
+        context = chromium.new_context(locale=locale, viewport=viewport)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.goto(f"{fakes.url}/?__theme={theme}")
+        name = "听音测试" if locale.startswith("zh") else "Listening tests"
+        expect(page.get_by_role("tab").first).to_be_visible()
+        tab = page.get_by_role("tab", name=name)
+        if not tab.is_visible():  # a phone has no room for all of them
+            page.locator(".overflow-menu > button").first.click()
+            tab = page.locator(".overflow-dropdown button", has_text=name)
+        tab.click()
+        expect(page.locator(".listening")).to_have_attribute("data-state", "empty")
+        return page
+
+    yield open_one
+    for context in contexts:
+        context.close()
+    assert not errors

@@ -2,77 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import pytest
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
+from playwright.sync_api import expect
 
 from tests.api.conftest import Service
-from tests.browser.conftest import DESKTOP, PHONE
+from tests.browser.conftest import PHONE, OpenOwner
+from tests.browser.listening_tab import begin_design, condition, field, link_of, setting
 from tests.simulated_rater import SimulatedRater, higher_is_better, tone
-
-OpenOwner = Callable[..., Page]
-
-
-@pytest.fixture
-def open_owner(chromium: Browser, fakes: Service) -> Iterator[OpenOwner]:
-    """Opens the tab, each time as an owner of its own; an uncaught error fails the test."""
-    contexts: list[BrowserContext] = []
-    errors: list[str] = []
-
-    def open_one(locale: str = "en-US", viewport: dict[str, int] = DESKTOP, theme: str = "light") -> Page:
-        context = chromium.new_context(locale=locale, viewport=viewport)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.goto(f"{fakes.url}/?__theme={theme}")
-        name = "听音测试" if locale.startswith("zh") else "Listening tests"
-        expect(page.get_by_role("tab").first).to_be_visible()
-        tab = page.get_by_role("tab", name=name)
-        if not tab.is_visible():  # a phone has no room for all of them
-            page.locator(".overflow-menu > button").first.click()
-            tab = page.locator(".overflow-dropdown button", has_text=name)
-        tab.click()
-        expect(page.locator(".listening")).to_have_attribute("data-state", "empty")
-        return page
-
-    yield open_one
-    for context in contexts:
-        context.close()
-    assert not errors
-
-
-def field(page: Page, name: str) -> Locator:
-    return page.locator(f"[data-field={name}]")
-
-
-def begin_design(page: Page, kind: str, title: str) -> None:
-    page.locator("[data-part=new]").click()
-    field(page, "title").fill(title)
-    field(page, "kind").select_option(kind)
-
-
-def condition(page: Page, place: int, name: str, source: str) -> Locator:
-    row = page.locator(".condition").nth(place)
-    row.locator("[data-part=name]").fill(name)
-    row.locator("select").first.select_option(source)
-    return row
-
-
-def link_of(page: Page) -> str:
-    page.locator("[data-part=invite]").click()
-    token = page.locator("[data-link]").first.get_attribute("data-link")
-    assert token
-    return token
 
 
 def test_settings_compared_from_design_to_answers_without_a_file(open_owner: OpenOwner, fakes: Service) -> None:
     """The studio speaks the same sentences under two settings; a rater answers; the owner sees it counted."""
     page = open_owner()
     begin_design(page, "ab", "Cooler or hotter")
-    for place, (name, settings) in enumerate((("cool", "temperature=0.6"), ("hot", "temperature=1.3"))):
-        condition(page, place, name, "speech").locator("[data-part=settings]").fill(settings)
+    for place, (name, temperature) in enumerate((("cool", "0.6"), ("hot", "1.3"))):
+        setting(condition(page, place, name, "speech"), "settings/temperature").fill(temperature)
     field(page, "texts").fill("one two three four\nfive six seven eight")
     page.get_by_text("Raters, checks and texts").click()
     field(page, "headphones").select_option("off")

@@ -1,9 +1,12 @@
 // One form for every kind of test; the server judges, and its sentence is shown at the field that it is about.
 import { say } from "../page.js";
 import { button, element } from "../elements.js";
+import { conditionRow } from "./condition.js";
+import { readFolders } from "./folders.js";
 
 const KINDS = ["mos", "cmos", "ab", "abx", "mushra", "mushra_nmr", "similarity", "intelligibility"];
 const NUMBERS = { raters: 12, min_results: 0, training: 0, traps: 0, gold: 0, repeats: 0, rounds: 1, timeout_s: 0, leaderboard_votes: 20 };
+const MOST_FILES = 1000;
 let fields = 0;
 
 const field = (name, input, hint = null) => {
@@ -21,45 +24,8 @@ const tick = (name, checked) => {
 
 const wide = (node) => { node.classList.add("wide"); return node; };
 
-// "a=1 b=two" to { a: 1, b: "two" }.
-export function pairsOf(text) {
-  const found = {};
-  for (const pair of text.split(/[\s,]+/).filter(Boolean)) {
-    const [name, value = ""] = pair.split(/=(.*)/s);
-    found[name] = value === "" ? "" : /^(true|false)$/.test(value) ? value === "true" : Number.isNaN(Number(value)) ? value : Number(value);
-  }
-  return found;
-}
-const textOf = (pairs) => Object.entries(pairs ?? {}).map(([name, value]) => `${name}=${value}`).join(" ");
-
-function conditionRow(voices, condition, changed, remove) {
-  const source = condition?.source ?? { kind: "speech" };
-  const name = element("input", { type: "text", maxLength: 60, value: condition?.name ?? "", "aria-label": say("listen.field.name"), placeholder: say("listen.field.name"), oninput: changed, "data-part": "name" });
-  const kind = choose(["speech", "upload", "takes"], source.kind, (one) => say(`listen.source.${one}`));
-  kind.setAttribute("aria-label", say("listen.field.source"));
-  const voice = choose(voices.map((one) => one.id), source.voice, (id) => voices.find((one) => one.id === id).name);
-  voice.setAttribute("aria-label", say("field.voice"));
-  const line = (part, value) => element("input", { type: "text", value, "data-part": part, "aria-label": say(`listen.field.${part}`), placeholder: say(`listen.hint.${part}`) });
-  const settings = line("settings", textOf(source.settings));
-  const studio = line("studio", textOf(source.studio));
-  const takes = line("takes", (source.takes ?? []).join(" "));
-  const show = () => {
-    for (const one of [voice, settings, studio]) one.hidden = kind.value !== "speech";
-    takes.hidden = kind.value !== "takes";
-  };
-  kind.addEventListener("change", () => { show(); changed(); });
-  show();
-  const node = element("li", { class: "condition" }, name, kind, voice, settings, studio, takes,
-    button("×", () => remove(node), { "aria-label": say("listen.remove"), class: "remove" }));
-  node.read = () => ({
-    name: name.value,
-    source: { kind: kind.value, ...(kind.value === "speech" ? { voice: voice.value, settings: pairsOf(settings.value), studio: pairsOf(studio.value) } : {}),
-      ...(kind.value === "takes" ? { takes: takes.value.split(/[\s,]+/).filter(Boolean) } : {}) },
-  });
-  return node;
-}
-
-export function designForm({ voices, design, keep, cancel }) {
+// known: what conditions are made of; keep: gets the design and the [name, file] pairs of folders that were chosen.
+export function designForm({ known, design, keep, cancel }) {
   const kind = choose(KINDS, design?.kind ?? "mos", (one) => say(`listen.kind.${one}`));
   const title = element("input", { type: "text", maxLength: 200, value: design?.title ?? "" });
   const texts = area(design?.texts?.join("\n"), 5);
@@ -78,6 +44,7 @@ export function designForm({ voices, design, keep, cancel }) {
   const referenceField = field("reference", reference);
   const error = element("p", { class: "field-error", role: "alert", "data-error": "form", hidden: true });
   const rows = () => [...list.children].map((row) => row.read());
+  let files = [];
 
   const changed = () => {
     const names = rows().map((row) => row.name.trim()).filter(Boolean);
@@ -97,8 +64,13 @@ export function designForm({ voices, design, keep, cancel }) {
     for (const input of [texts, seed, ...["min_results", "training", "traps", "repeats", "gold"].map((name) => numbers[name])]) {
       input.closest("p").hidden = arena || (input === numbers.gold && input.closest("p").hidden);
     }
+    for (const row of list.children) row.arena(arena);
   };
-  const add = (condition) => list.append(conditionRow(voices, condition, changed, (row) => { row.remove(); changed(); }));
+  const add = (condition) => {
+    const row = conditionRow(known, condition, changed, (one) => { one.remove(); changed(); });
+    list.append(row);
+    return row;
+  };
   for (const condition of design?.conditions ?? [null, null]) add(condition);
 
   const read = () => {
@@ -113,6 +85,24 @@ export function designForm({ voices, design, keep, cancel }) {
     if (seed.value.trim() && !seed.closest("p").hidden) made.seed = Number(seed.value);
     return made;
   };
+  const takeFolders = async ({ target }) => {
+    send.disabled = true; // what is sent must be what is shown
+    const { folders, sent } = await readFolders(target.files).finally(() => { send.disabled = false; });
+    target.value = "";
+    if (sent.length > MOST_FILES || !folders.size) {
+      mark({ told: say(folders.size ? "listen.folders_many" : "listen.folders_none", { most: MOST_FILES }), param: "files" });
+      return;
+    }
+    files = sent;
+    form.querySelector("[data-error=files]").hidden = true;
+    for (const row of [...list.children]) if (row.isBlank() || (row.dataset.folder && !folders.has(row.dataset.folder))) row.remove();
+    for (const [folder, clips] of [...folders].sort()) {
+      const count = clips.filter((name) => !name.toLowerCase().endsWith(".txt")).length;
+      ([...list.children].find((row) => row.dataset.folder === folder) ?? add(null)).take(folder, count);
+    }
+    changed();
+  };
+  const chooser = (part, more) => element("label", { class: "file" }, element("span", {}, say(`listen.${part}`)), element("input", { type: "file", "data-part": part, onchange: (event) => takeFolders(event).catch(mark), ...more }));
   const mark = ({ told, param }) => {
     const at = form.querySelector(`[data-error="${CSS.escape((param ?? "").split(".")[0])}"]`) ?? error;
     at.textContent = told ?? say("status.lost");
@@ -125,14 +115,16 @@ export function designForm({ voices, design, keep, cancel }) {
     event.preventDefault();
     for (const one of form.querySelectorAll("[data-error]")) one.hidden = true;
     send.disabled = true;
-    try { await keep(read()); } catch (refusal) { mark(refusal); } finally { send.disabled = false; }
+    try { await keep(read(), files); } catch (refusal) { mark(refusal); } finally { send.disabled = false; }
   };
   const send = element("button", { type: "submit", class: "primary", "data-part": "keep" }, say(design ? "listen.keep" : "listen.create"));
   const form = element("form", { class: "design", onsubmit: submit, noValidate: true },
     element("h2", {}, say(design ? "listen.edit" : "listen.new")),
     field("title", title), field("kind", kind), about,
     element("fieldset", {}, element("legend", {}, say("listen.field.conditions")), element("p", { class: "about" }, say("listen.conditions_how")), list,
-      button(say("listen.add"), () => { add(null); changed(); }, { "data-part": "add" }), element("span", { class: "field-error", role: "alert", "data-error": "conditions", hidden: true }),
+      element("div", { class: "tools" }, button(say("listen.add"), () => { add(null); changed(); }, { "data-part": "add" }), chooser("folder", { webkitdirectory: true }), chooser("zip", { accept: ".zip" })),
+      element("small", {}, say("listen.folders_how")),
+      element("span", { class: "field-error", role: "alert", "data-error": "files", hidden: true }), element("span", { class: "field-error", role: "alert", "data-error": "conditions", hidden: true }),
       element("span", { class: "field-error", role: "alert", "data-error": "voice", hidden: true })),
     referenceField, ticks.anchors, ticks.arena, field("leaderboard", board), field("leaderboard_votes", numbers.leaderboard_votes), field("texts", texts, say("listen.hint.texts")),
     element("details", { open: Boolean(design) }, element("summary", {}, say("listen.raters")), element("div", { class: "options" },

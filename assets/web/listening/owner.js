@@ -1,7 +1,8 @@
 // The Listening tests tab: the owner's tests, a form for a new one, and a page for each.
-import { ask, loaded, say, sayIn } from "../page.js";
+import { ask, askJson, loaded, say, sayIn } from "../page.js";
 import { button, element, whenSeen } from "../elements.js";
 import { designForm } from "./form.js";
+import { ownTakes } from "./take_picker.js";
 import { testPage } from "./test.js";
 
 export async function mountListening(root) {
@@ -60,12 +61,18 @@ export async function mountListening(root) {
   }
 
   async function form(test = null) {
-    const { data } = await (await ask("v1/audio/voices")).json();
+    const [{ data: voices }, offered, takes] = await Promise.all([askJson("v1/audio/voices"), askJson("v1/listening/settings"), ownTakes()]);
+    let kept = test; // refused files leave a draft, which the next try changes
     show("form", designForm({
-      voices: data, design: test?.design, cancel: () => (test ? open(test.id) : list().catch(fail)),
-      keep: async (design) => {
-        const path = test ? `v1/listening/tests/${test.id}` : "v1/listening/tests";
-        const kept = await (await ask(path, { method: test ? "PUT" : "POST", body: design })).json();
+      known: { voices, offered, takes }, design: test?.design, cancel: () => (kept ? open(kept.id) : list().catch(fail)),
+      keep: async (design, files) => {
+        const path = kept ? `v1/listening/tests/${kept.id}` : "v1/listening/tests";
+        kept = await askJson(path, { method: kept ? "PUT" : "POST", body: design });
+        if (files.length) {
+          const body = new FormData();
+          for (const [name, file] of files) body.append("files", file, name);
+          await ask(`v1/listening/tests/${kept.id}/folders`, { method: "POST", body });
+        }
         await open(kept.id);
       },
     }));

@@ -29,8 +29,10 @@ export function testPage({ id, tell, fail, edit, back }) {
   function materialRow(condition) {
     const clips = test.clips.filter((clip) => clip.condition === condition.id);
     const file = element("input", { type: "file", multiple: true, accept: "audio/*,.zip,.txt", "aria-label": say("listen.upload_for", { name: condition.name }), "data-upload": condition.name, onchange: () => did(() => upload(condition, file)) });
+    const settings = Object.entries({ ...condition.source.settings, ...condition.source.studio }).map(([name, value]) => `${name} ${value}`);
+    const about = [say(`listen.source.${condition.source.kind}`), ...settings, condition.source.folder ?? ""].filter(Boolean).join(" · ");
     const heard = clips.slice(0, 40).map((clip) => button(`▶ ${clip.item}`, () => listen(clip), { title: clip.text, "aria-label": say("listen.hear", { item: clip.item, name: condition.name }) }));
-    return element("tr", {}, element("th", { scope: "row" }, condition.name), element("td", {}, say(`listen.source.${condition.source.kind}`)),
+    return element("tr", {}, element("th", { scope: "row" }, condition.name), element("td", {}, about),
       element("td", {}, String(clips.length)),
       element("td", {}, element("span", { class: "clips" }, ...heard), test.state === "draft" && condition.source.kind === "upload" ? file : null));
   }
@@ -46,16 +48,37 @@ export function testPage({ id, tell, fail, edit, back }) {
     await ask(`${path}/material`, { method: "POST", body });
   }
 
+  const words = (settings) => Object.entries(settings).map(([name, value]) => `${name} ${value}`).join(", ");
+
+  // Conditions that need other settings of the engine: an administrator has them made at one press.
+  function series() {
+    const { series: now, waiting } = test;
+    if (now?.phase === "waiting") return [element("p", { role: "status" }, say("listen.series_resumes"))];
+    if (now) {
+      const told = { part: now.part, parts: now.parts, settings: words(now.settings) || "–", phase: say(`admin.phase.${now.phase}`) };
+      return [element("p", { role: "status", "data-part": "series-at" }, say("listen.series_at", told)),
+        button(say("listen.series_stop"), () => did(() => ask(`admin/listening/${id}/make`, { method: "DELETE" })), { "data-part": "series-stop" })];
+    }
+    if (!waiting.length || test.state !== "draft") return [];
+    const flags = Object.entries(waiting[0].wanted).map(([name, value]) => `--${name.replaceAll("_", "-")} ${value}`).join(" ");
+    return [element("ul", {}, ...waiting.map((one) => element("li", {}, say("listen.waiting", { name: one.condition, wanted: words(one.wanted) })))),
+      test.can_borrow ? button(say("listen.series"), () => did(() => ask(`admin/listening/${id}/make`, { method: "POST" })), { class: "primary", disabled: test.making, "data-part": "series" }) : null,
+      element("p", {}, element("small", {}, test.can_borrow ? `${say("listen.series_how")} ` : "", say("listen.series_by_hand", { flags })))].filter(Boolean);
+  }
+
   function material() {
     const lacking = test.to_make - test.made;
-    const waiting = test.waiting.map((one) => element("li", {}, say("listen.waiting", { name: one.condition, wanted: Object.entries(one.wanted).map(([k, v]) => `--${k.replaceAll("_", "-")} ${v}`).join(" ") })));
+    // What only waits for other settings is not made by this button.
+    const waits = test.waiting.map((one) => test.design.conditions.find((condition) => condition.name === one.condition).id);
+    const alone = test.design.conditions.filter((one) => one.source.kind === "speech" && !waits.includes(one.id));
+    const makeable = alone.some((one) => test.clips.filter((clip) => clip.condition === one.id).length < test.design.texts.length);
     return element("section", {}, element("h3", {}, say("listen.material")),
       element("table", {}, element("thead", {}, element("tr", {}, ...["name", "source", "clips", "listen"].map((one) => element("th", { scope: "col" }, say(`listen.column.${one}`))))),
         element("tbody", {}, ...test.design.conditions.map(materialRow))),
       test.to_make ? element("p", { role: "status" }, element("progress", { max: test.to_make, value: test.made, "aria-label": say("listen.making") }), ` ${say("listen.made", { made: test.made, wanted: test.to_make })}`) : null,
       test.problem ? element("p", { class: "field-error", role: "alert" }, test.problem) : null,
-      waiting.length ? element("ul", {}, ...waiting) : null,
-      test.state === "draft" && lacking > 0 ? button(say(test.making ? "listen.making" : "listen.make"), () => did(() => post("make")), { disabled: test.making, "data-part": "make" }) : null);
+      ...(lacking > 0 || test.series ? series() : []),
+      test.state === "draft" && makeable && !test.series && !(waits.length && test.can_borrow) ? button(say(test.making ? "listen.making" : "listen.make"), () => did(() => post("make")), { disabled: test.making, "data-part": "make" }) : null);
   }
 
   function links() {
@@ -116,18 +139,26 @@ export function testPage({ id, tell, fail, edit, back }) {
     dialog.showModal();
   }
 
+  // A part of the page is made anew only when what it shows has changed: nobody loses what they are typing.
+  const kept = new Map();
+  function same(make, about) {
+    const key = JSON.stringify([language(), about]);
+    if (kept.get(make)?.key !== key) kept.set(make, { key, node: make() });
+    return kept.get(make).node;
+  }
+
   async function refresh() {
     test = await (await ask(path)).json();
     const answered = test.counts.answers && (test.state !== "open" || test.counts.finished >= test.design.min_results);
     pictures = answered ? (await (await ask(`${path}/report.json`)).json()).pictures : [];
     clearTimeout(timer);
-    if (test.making) timer = setTimeout(() => refresh().catch(fail), LOOK_MS);
+    if (test.making || test.series) timer = setTimeout(() => refresh().catch(fail), LOOK_MS);
     const draft = test.state === "draft";
     node.replaceChildren(...[
       element("div", { class: "tools" }, button(`← ${say("listen.back")}`, back, { "data-part": "back" }), button(say("listen.refresh"), () => did(async () => {}))),
       element("h2", {}, test.design.title, " ", element("span", { class: "badge", "data-state": test.state }, say(`listen.state.${test.state}`))),
       element("p", { class: "about" }, say(`listen.kind.${test.design.kind}`), " · ", say("listen.seed", { seed: test.design.seed })),
-      problems(), test.design.arena ? null : material(), links(), results(),
+      problems(), test.design.arena ? null : material(), same(links, test.invitations), same(results, [test.counts, test.state, pictures, test.clips.length]),
       element("div", { class: "tools" },
         draft ? button(say("listen.edit"), () => edit(test), { "data-part": "edit" }) : null,
         draft ? button(say("listen.open"), () => did(() => post("open")), { class: "primary", "data-part": "open" }) : null,
