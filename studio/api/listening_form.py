@@ -114,6 +114,10 @@ def _unread(body: DesignBody) -> Iterator[Problem]:
         yield no_effect("anchors", "anchors", "listening.because.anchors")
     if body.arena and body.seed is not None:
         yield no_effect("seed", "seed", "listening.because.arena")
+    usual = DesignBody.model_fields
+    for name in ("leaderboard", "leaderboard_votes"):
+        if not body.arena and getattr(body, name) != usual[name].default:
+            yield no_effect(name, name, "listening.because.no_arena")
 
 
 def wire(room: ListeningRoom, test: Test, language: str) -> dict[str, Any]:

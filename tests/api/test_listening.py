@@ -208,6 +208,10 @@ BAD_DESIGNS = {
             {"name": "a", "source": {"kind": "speech", "voice": "Ada", "takes": ["x"]}}]},
         "conditions",
     ),
+    "leaderboard for a plain test": (
+        {"kind": "mos", "leaderboard": "never", "conditions": [{"name": "a"}]},
+        "leaderboard",
+    ),
     "anchors without a reference": ({"kind": "mos", "anchors": True, "conditions": [{"name": "a"}]}, "anchors"),
     "endless": (
         {"kind": "abx", "rounds": 10, "texts": ["a"] * 200, "conditions": [{"name": f"n{n}"} for n in range(12)]},

@@ -76,7 +76,7 @@ export function designForm({ known, design, keep, cancel }) {
   const read = () => {
     const made = {
       kind: kind.value, title: title.value, conditions: rows(), texts: texts.closest("p").hidden ? [] : texts.value.split("\n").map((one) => one.trim()).filter(Boolean),
-      reference: ["mushra", "similarity"].includes(kind.value) ? reference.value : "", headphones: headphones.value, leaderboard: board.value, language: language.value,
+      reference: ["mushra", "similarity"].includes(kind.value) ? reference.value : "", headphones: headphones.value, leaderboard: board.closest("p").hidden ? "voted" : board.value, language: language.value,
       consent: consent.value, instructions: instructions.value,
     };
     for (const [name, input] of Object.entries(numbers)) made[name] = input.closest("p").hidden ? NUMBERS[name] : Number(input.value);
