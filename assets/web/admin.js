@@ -94,7 +94,8 @@ class Admin {
     const figures = [
       ["admin.page.kv", percent(now.kv), pages && say("admin.page.blocks", { held: pages.held, blocks: pages.blocks, size: pages.block_size_tokens }),
         pages && say("admin.page.fit", { tokens: (pages.blocks - pages.held) * pages.block_size_tokens })],
-      ["admin.page.hits", percent(hits)], ["admin.page.preemptions", number(lm?.preemptions, 0)],
+      ["admin.page.hits", percent(hits), hits !== null && say("admin.page.hits_of", { hits: lm.prefix_cache_hits_tokens, asked: lm.prefix_cache_queries_tokens })],
+      ["admin.page.preemptions", number(lm?.preemptions, 0)],
       ["admin.page.running", number(now.running, 0)], ["admin.page.waiting", number(now.waiting, 0)], ["admin.page.refused", number(rest.refused, 0)],
       ["admin.page.lm", number(now.lm_tokens_per_s)], ["admin.page.audio", number(now.audio_s_per_s)],
       ["admin.page.rows", number(rest.batch_rows)], ["admin.page.step", seconds(rest.step_s)],

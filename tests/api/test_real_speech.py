@@ -71,6 +71,25 @@ def test_requests_at_once_each_come_to_their_end(client: openai.OpenAI, studio: 
     studio.wait_idle()
 
 
+def test_retake_reads_its_whole_prompt_but_the_last_block_from_the_prefix_cache(studio: RealStudio) -> None:
+    """Every whole block of 32 tokens before the last token; another text shares the voice's transcript alone."""
+
+    def share(text: str, seed: int) -> tuple[float, float]:
+        before = [studio.metric(f"studio_prefix_cache_{name}_tokens_total") for name in ("hits", "queries")]
+        body = {"input": text, "voice": "Clara", "response_format": "pcm", "seed": seed}
+        assert httpx.post(f"{studio.url}/v1/audio/speech", json=body, timeout=240).status_code == 200
+        studio.wait_idle()
+        after = [studio.metric(f"studio_prefix_cache_{name}_tokens_total") for name in ("hits", "queries")]
+        return after[0] - before[0], after[1] - before[1]
+
+    text = "The lamp in the old tower was lit before the evening came."
+    hits, asked = share(text, 1)
+    again, asked_again = share(text, 2)
+    print(f"first {hits:.0f}, again {again:.0f} of {asked:.0f} prompt tokens")
+    assert asked_again == asked and again == (asked - 1) // 32 * 32 and again / asked > 0.8
+    assert hits < again
+
+
 def test_embedded_voice_speaks_in_the_modes_that_it_names_and_refuses_the_others(studio: RealStudio) -> None:
     (model,) = httpx.get(f"{studio.url}/v1/models").json()["data"]
     assert (model["sound_tags"], model["interleaved_text"]) == ([], False)

@@ -67,6 +67,18 @@ def test_kv_use_and_requests_show_under_load_and_return_to_nothing(
     )
 
 
+def test_retakes_show_as_hits_of_the_prefix_cache(admin: Page, studio: RealStudio) -> None:
+    before = studio.metric("studio_prefix_cache_hits_tokens_total")
+    for _ in range(2):
+        speak(studio, [], "One more time.").join()
+    studio.wait_idle()
+    hits, asked = (studio.metric(f"studio_prefix_cache_{name}_tokens_total") for name in ("hits", "queries"))
+    assert hits > before
+    figure = admin.locator("#admin [data-part=figures] div", has_text="prefix cache hits")
+    expect(figure).to_contain_text(f"{100 * hits / asked:.1f} %")
+    expect(figure).to_contain_text(f"{hits:.0f} of {asked:.0f} prompt tokens")
+
+
 def test_request_can_be_ended_from_the_table(admin: Page, studio: RealStudio) -> None:
     replies: list[httpx.Response] = []
     thread = speak(studio, replies, f"{TEXT} " * 20)
