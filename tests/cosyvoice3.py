@@ -8,10 +8,10 @@ from pathlib import Path
 
 import torch
 
+from studio.models.prompt.encoder import SPEAKER_FILE, TOKENIZER_FILE_3
 from tests.fixtures import make_weights
-from tests.official_layout import write_tokenizer_folder
-from tests.parity.conftest import FIXTURES
-from tests.parity.test_frontend_encoder import SPEAKER_FILE, write_speaker, write_tokenizer
+from tests.official_layout import FIXTURES, write_tokenizer_folder
+from tests.stand_in_onnx import write_speaker, write_tokenizer
 
 CODES, END_IDS, TEXT_IDS = 243, 200, 1024
 BLOCKS = 2
@@ -61,7 +61,7 @@ def write_checkpoint(folder: Path) -> Path:
         torch.save(tensors(part), folder / f"{part}.pt")
     (folder / "cosyvoice3.yaml").write_text("sample_rate: 24000\n")
     write_speaker(folder / SPEAKER_FILE)
-    write_tokenizer(folder / "speech_tokenizer_v3.onnx")
+    write_tokenizer(folder / TOKENIZER_FILE_3)
     write_tokenizer_folder(folder / "CosyVoice-BlankEN", LM_CONFIG)
     return folder
 

@@ -1,20 +1,24 @@
 """A checkpoint folder as the official one is laid out, with weights made by the fixtures' recipe: it speaks noise.
 
 "small" has the mini's flow and vocoder and an LM that vLLM can serve; "full" has every official size (3.5 GB).
+`python -m tests.official_layout FOLDER SIZE [STAND_INS]` writes one where neither pytest nor onnx is: STAND_INS is a
+folder that was written elsewhere, whose ONNX files are taken.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 from pathlib import Path
 from typing import Literal
 
 import torch
 
+from studio.models.prompt.encoder import SPEAKER_FILE, TOKENIZER_FILE
 from tests.fixtures.make_weights import fill
-from tests.parity.conftest import FIXTURES
-from tests.parity.test_frontend_encoder import SPEAKER_FILE, TOKENIZER_FILE, write_speaker, write_tokenizer
 
+FIXTURES = Path(__file__).with_name("fixtures")
 SPECIAL_YAML = """\
 # As the official file: tags of a configuration language, nothing of ours.
 sample_rate: 24000
@@ -41,15 +45,21 @@ FULL = {
 }  # fmt: skip
 
 
-def write_official(folder: Path, size: Literal["small", "full"] = "small") -> Path:
+def write_official(folder: Path, size: Literal["small", "full"] = "small", stand_ins: Path | None = None) -> Path:
     """Every file of the layout. Made part by part, since the whole would not fit into a small machine twice."""
     folder.mkdir(parents=True, exist_ok=True)
     for part in ("flow", "hift", "llm"):
         torch.save(_weights(size, part), folder / f"{part}.pt")
     (folder / "cosyvoice2.yaml").write_text(SPECIAL_YAML)
     write_tokenizer_folder(folder / "CosyVoice-BlankEN", CONFIG | (SMALL if size == "small" else FULL))
-    write_speaker(folder / SPEAKER_FILE)
-    write_tokenizer(folder / TOKENIZER_FILE)
+    if stand_ins is None:
+        from tests.stand_in_onnx import write_speaker, write_tokenizer
+
+        write_speaker(folder / SPEAKER_FILE)
+        write_tokenizer(folder / TOKENIZER_FILE)
+    else:
+        for name in (SPEAKER_FILE, TOKENIZER_FILE):
+            shutil.copy(stand_ins / name, folder)
     generator = torch.Generator().manual_seed(0)
     torch.save({"中文女": {"embedding": torch.randn(1, 192, generator=generator)}}, folder / "spk2info.pt")
     return folder
@@ -65,7 +75,7 @@ def _weights(size: str, part: str) -> dict[str, torch.Tensor]:
 
 def write_tokenizer_folder(folder: Path, config: dict[str, object]) -> None:
     """Qwen2's config.json, and a vocabulary of the 256 bytes with two merges."""
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config))
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in printable]
@@ -73,3 +83,9 @@ def write_tokenizer_folder(folder: Path, config: dict[str, object]) -> None:
     words = [*letters, "he", "ll"]
     (folder / "vocab.json").write_text(json.dumps({word: n for n, word in enumerate(words)}))
     (folder / "merges.txt").write_text("#version: 0.2\nh e\nl l\n")
+
+
+if __name__ == "__main__":
+    into, wanted, *given = sys.argv[1:]
+    assert wanted in ("small", "full"), wanted
+    write_official(Path(into), wanted, Path(given[0]) if given else None)  # type: ignore[arg-type]

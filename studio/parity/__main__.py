@@ -23,9 +23,10 @@ def main(argv: list[str]) -> int:
     parser.add_argument("folder", type=Path, help="fixtures as NAME.json and NAME.npz, and weights or their recipe")
     parser.add_argument("--only", default="*", metavar="PATTERN", help="names of fixtures, such as 04_*_mini")
     parser.add_argument("--device", default="cpu", help="where the models run (default: cpu)")
-    parser.add_argument("--slack", type=float, default=1.0, help="widens all tolerances, for GPUs (default: 1)")
+    parser.add_argument("--slack", type=float, default=1.0, help="widens all tolerances (default: 1)")
+    parser.add_argument("--least-snr-db", type=float, metavar="DB", help="in place of tolerances, for GPUs")
     asked = parser.parse_args(argv)
-    fixtures = Fixtures(asked.folder.resolve(), asked.device, asked.slack)
+    fixtures = Fixtures(asked.folder.resolve(), asked.device, asked.slack, asked.least_snr_db)
     lines = []
     for name in fixtures.names():
         if fnmatch(name, asked.only):

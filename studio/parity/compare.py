@@ -43,7 +43,7 @@ def compare(fixtures: Fixtures, name: str, got: Mapping[str, Any]) -> Iterator[L
         if key not in got:
             yield Line(name, key, "missing", "our code gives no such array")
         elif tolerance := tolerance_of(meta, key, fixtures.slack):
-            yield near(name, key, got[key], expected, tolerance)
+            yield near(name, key, got[key], expected, tolerance, fixtures.least_snr_db)
         else:
             yield Line(name, key, "missing", "the fixture states no tolerance")
 
@@ -55,8 +55,13 @@ def equal(name: str, item: str, got: object, expected: object) -> Line:
     return Line(name, item, "FAIL", f"{got!r}, expected {expected!r}")
 
 
-def near(name: str, item: str, got: Any, expected: Any, tolerance: Tolerance) -> Line:
-    """A line for an array; whole numbers must be equal, others within the tolerance."""
+def near(
+    name: str, item: str, got: Any, expected: Any, tolerance: Tolerance, least_snr_db: float | None = None
+) -> Line:
+    """A line for an array; whole numbers must be equal, others within the tolerance, or far enough above their error.
+
+    An array of zeros has no power to compare with, so it is held by its tolerance always.
+    """
     ours, theirs = _plain(got), _plain(expected)
     if ours.shape != theirs.shape:
         return Line(name, item, "FAIL", f"shape {ours.shape}, expected {theirs.shape}")
@@ -71,9 +76,15 @@ def near(name: str, item: str, got: Any, expected: Any, tolerance: Tolerance) ->
         error, kind = (noise / (power + 1e-60)) ** 0.5, "rms ratio"
     else:
         error, kind = float(np.abs(difference).max(initial=0)), "largest"
-    verdict: Verdict = "pass" if error <= tolerance.allowed else "FAIL"  # not a number is no pass
-    snr = f"  SNR {10 * np.log10(power / noise):.0f} dB" if noise > 0 and power > 0 else ""
-    return Line(name, item, verdict, f"error {error:.1e}  allowed {tolerance.allowed:.0e}  {kind}{snr}")
+    snr_db = 10 * float(np.log10(power / noise)) if noise > 0 and power > 0 else None
+    snr = "" if snr_db is None else f"  SNR {snr_db:.0f} dB"
+    if least_snr_db is None or snr_db is None:
+        is_near = error <= tolerance.allowed  # not a number is no pass
+        detail = f"error {error:.1e}  allowed {tolerance.allowed:.0e}  {kind}{snr}"
+    else:
+        is_near = snr_db >= least_snr_db
+        detail = f"error {error:.1e}  {kind}{snr}  at least {least_snr_db:g} dB"
+    return Line(name, item, "pass" if is_near else "FAIL", detail)
 
 
 def tolerance_of(meta: Mapping[str, Any], key: str, slack: float = 1.0) -> Tolerance | None:

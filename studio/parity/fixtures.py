@@ -30,11 +30,15 @@ class FixtureMissing(Exception):
 
 @dataclass(frozen=True)
 class Fixtures:
-    """One folder. slack widens every tolerance, for GPUs and half precision."""
+    """One folder, and how strictly it is held: slack widens every tolerance.
+
+    least_snr_db: in place of the tolerances, for GPUs and half precision: how far the error lies below an array, in dB.
+    """
 
     folder: Path
     device: str = "cpu"
     slack: float = 1.0
+    least_snr_db: float | None = None
 
     def names(self) -> list[str]:
         """Every fixture, whole or not: 01_frontend, 02_encoder_mini ..."""

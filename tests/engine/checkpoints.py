@@ -6,8 +6,9 @@ from pathlib import Path
 
 import torch
 
+from studio.models.prompt.encoder import SPEAKER_FILE, TOKENIZER_FILE
 from tests.parity.conftest import synthetic_weights
-from tests.parity.test_frontend_encoder import SPEAKER_FILE, TOKENIZER_FILE, write_speaker, write_tokenizer
+from tests.stand_in_onnx import write_speaker, write_tokenizer
 
 
 def write_token2wav(folder: Path) -> Path:

@@ -21,7 +21,7 @@ from studio.doctor.speech import judged
 from studio.hub.download import MANIFEST
 from studio.models.speech_lm.convert import converted_folder
 from tests.official_layout import write_official
-from tests.parity.test_frontend_encoder import write_speaker, write_tokenizer
+from tests.stand_in_onnx import write_speaker, write_tokenizer
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from studio.parity.__main__ import main
+from studio.parity.compare import Tolerance, near
 from studio.parity.fixtures import Fixtures
 from tests.parity.conftest import FIXTURES
 
@@ -110,3 +111,18 @@ def test_the_recipe_gives_the_values_that_its_check_file_lists():
             values = made[name].double().reshape(-1)
             assert values[:3].tolist() == pytest.approx(check["first"], abs=1e-12)
             assert float(values.sum()) == pytest.approx(check["sum64"], abs=1e-9)
+
+
+def test_arrays_are_held_by_their_distance_from_the_error_where_that_is_asked_for(capsys):
+    """As on a GPU in half precision: 30 dB, where float32 on this CPU has 100 and more."""
+    pattern = ("--only", "02_encoder_mini")
+    assert run(capsys, FIXTURES, *pattern, "--least-snr-db", 60)[0] == 0
+    status, lines = run(capsys, FIXTURES, *pattern, "--least-snr-db", 300)
+    assert status == 1
+    assert {words[0] for words in lines if "at" in words and "least" in words} == {"FAIL"}
+
+
+def test_not_a_number_is_far_from_everything():
+    for least_snr_db in (None, 30.0):
+        line = near("fixture", "array", [1.0, float("nan")], [1.0, 2.0], Tolerance(1e9), least_snr_db)
+        assert line.verdict == "FAIL"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from studio.bench import seeds
 from studio.bench.figures import Play, percentile, row, table
 from studio.bench.playback import Arrival, Heard, play
 
@@ -79,3 +80,24 @@ def test_load_that_failed_altogether_is_still_a_row() -> None:
 
 def test_table_has_a_dash_where_a_row_has_no_figure() -> None:
     assert table([{"a": 1, "b": 22}, {"a": 333}]).split("\n") == ["  a   b", "  1  22", "333   -"]
+
+
+def test_seeds_that_part_are_told_by_where_they_part() -> None:
+    alone = [[1, 2, 3], [4, 5, 6], [7, 8], [9]]
+    beside = [[1, 2, 3], [4, 0, 6], [7, 8, 9], [9]]
+    found = seeds.agreement(alone, beside)
+    assert found == {"requests": 4, "tokens": 9, "same": 2, "parted_least": 1, "parted_p50": 1.5}
+    assert seeds.agreement(alone, alone)["parted_p50"] is None
+
+
+@pytest.mark.parametrize(
+    ("row", "kept"),
+    [
+        ({"seed_holds": "beside_others", "same": 4, "requests": 4}, True),
+        ({"seed_holds": "beside_others", "same": 3, "requests": 4}, False),
+        ({"seed_holds": "alone", "same": 3, "requests": 4}, True),
+        ({"failed": "no room"}, False),
+    ],
+)
+def test_a_promise_that_one_seed_breaks_fails_the_run(row: dict[str, object], kept: bool) -> None:
+    assert seeds.is_kept(row) is kept
