@@ -159,6 +159,14 @@ def read_lm_config(path: Path) -> dict[str, Any]:
     return config
 
 
+def weight_file(folder: Path, part: str) -> Path:
+    """The weights of llm, flow or hift: safetensors before the official .pt. Raises CheckpointError for neither."""
+    for suffix in (".safetensors", ".pt"):
+        if (folder / (part + suffix)).is_file():
+            return folder / (part + suffix)
+    raise CheckpointError("checkpoint.missing_file", file=f"{part}.pt", folder=folder)
+
+
 def layout_of(present: Collection[str]) -> tuple[tuple[str, ...], ...]:
     """The layout of the version that the names of a folder or a listing show; CosyVoice2's where nothing does."""
     return LAYOUT_3 if FILE_3 in present and FILE not in present else LAYOUT

@@ -22,6 +22,7 @@ from studio.backends.serve import Handler, Report, Service, run_worker
 from studio.backends.torch_device import raise_if_lost
 from studio.backends.torch_rows import TorchToken2Wav
 from studio.backends.torch_upstream import UpstreamToken2Wav
+from studio.checkpoint import weight_file
 from studio.errors import CheckpointError, StudioError, Token2WavError
 from studio.models import weights
 from studio.models.flow import Flow
@@ -54,7 +55,7 @@ def load_token2wav(
     Raises: CheckpointError naming the file and the first bad key.
     """
     try:
-        flow_file, hift_file = _weight_file(folder, "flow"), _weight_file(folder, "hift")
+        flow_file, hift_file = weight_file(folder, "flow"), weight_file(folder, "hift")
         flow = Flow.from_file(flow_file, _estimator_head_dim(folder), flow_steps, guidance)
         hift = load_hift(weights.read_tensors(hift_file), str(hift_file))
         if upstream and isinstance(hift, Hift):
@@ -68,14 +69,6 @@ def load_token2wav(
         )  # fmt: skip
     except weights.WeightsError as error:
         raise _as_studio_error(error, folder) from error
-
-
-def _weight_file(folder: Path, name: str) -> Path:
-    """The file of a part in a checkpoint folder: safetensors before the official .pt."""
-    for suffix in (".safetensors", ".pt"):
-        if (folder / (name + suffix)).is_file():
-            return folder / (name + suffix)
-    raise CheckpointError("checkpoint.missing_file", file=f"{name}.pt", folder=folder)
 
 
 def _estimator_head_dim(folder: Path) -> int:

@@ -20,9 +20,9 @@ import numpy as np
 from studio.backends import vllm_compat
 from studio.backends.serve import Handler, Report, Service, engine_dead, run_worker
 from studio.backends.vllm_compat import EngineCounters, EngineOptions
-from studio.checkpoint import read_checkpoint, read_config
+from studio.checkpoint import read_checkpoint, read_config, weight_file
 from studio.combinations import Place, misfit
-from studio.errors import CheckpointError, RequestAborted, SettingsError, SpeechLMError, StudioError
+from studio.errors import RequestAborted, SettingsError, SpeechLMError, StudioError
 from studio.models.speech_lm.layout import SpeechLmLayout, TokenBounds
 from studio.protocols import FILL, LmPrompt, LmStats, LmTurn, TokenDelta
 from studio.speech import Float32, Sampling
@@ -272,14 +272,6 @@ def quantized(model_dir: Path) -> str:
     return str(stated.get("quant_method", "")) if isinstance(stated, dict) else ""
 
 
-def llm_file(model_dir: Path) -> Path:
-    """llm.safetensors if there is one, else llm.pt. Raises CheckpointError if there is neither."""
-    for name in ("llm.safetensors", "llm.pt"):
-        if (model_dir / name).is_file():
-            return model_dir / name
-    raise CheckpointError("checkpoint.missing_file", file="llm.pt", folder=str(model_dir))
-
-
 async def setup(values: dict[str, Any], report: Report) -> Service:
     """Convert the checkpoint if that was not done before, start the engine, warm it up."""
     settings = LmSettings.of(values)
@@ -287,7 +279,7 @@ async def setup(values: dict[str, Any], report: Report) -> Service:
     began_s = time.monotonic()
     model_dir = Path(settings.model_dir)
     checkpoint = read_checkpoint(model_dir)
-    llm = llm_file(model_dir)
+    llm = weight_file(model_dir, "llm")
     report("stage.importing", 0.02)
     vllm_compat.prepare_process(options)
     vllm_compat.import_engine()

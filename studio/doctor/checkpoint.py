@@ -9,7 +9,6 @@ import numpy as np
 
 from studio.backends.torch_rows import TorchToken2Wav
 from studio.backends.torch_token2wav import load_token2wav
-from studio.backends.vllm_lm import llm_file
 from studio.checkpoint import (
     FILE,
     FILE_3,
@@ -20,6 +19,7 @@ from studio.checkpoint import (
     layout_of,
     read_checkpoint,
     read_lm_config,
+    weight_file,
 )
 from studio.doctor.finding import Finding
 from studio.errors import StudioError
@@ -109,7 +109,7 @@ class CheckpointExam:
 
     def _speech_lm(self) -> str:
         config = read_lm_config(self._folder / TOKENIZER_FOLDER / "config.json")
-        with open_tensors(llm_file(self._folder)) as source:
+        with open_tensors(weight_file(self._folder, "llm")) as source:
             layout = check_tensors(source, config)
             values = sum(int(np.prod(shape)) for shape in source.shapes.values())
         self._codes["speech LM"] = layout.speech_codes
@@ -117,7 +117,7 @@ class CheckpointExam:
 
     def _converted(self) -> str:
         """The form that vLLM loads: there, or room for it."""
-        llm, config = llm_file(self._folder), self._folder / TOKENIZER_FOLDER / "config.json"
+        llm, config = weight_file(self._folder, "llm"), self._folder / TOKENIZER_FOLDER / "config.json"
         for file in (llm, config):
             check_file(self._folder, str(file.relative_to(self._folder)))
         if converted_folder(llm, config, self._cache).is_dir():

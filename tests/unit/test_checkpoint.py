@@ -15,6 +15,7 @@ from studio.checkpoint import (
     fingerprint,
     read_checkpoint,
     wanted_files,
+    weight_file,
 )
 from studio.errors import CheckpointError
 
@@ -135,3 +136,12 @@ def test_checkpoint_of_another_version_is_told(tmp_path: Path, file: str, versio
     (tmp_path / file).write_text("sample_rate: 22050\n")
     with pytest.raises(CheckpointError, match=rf"{file}.* a checkpoint of {version}.* Take one of CosyVoice 2"):
         read_checkpoint(tmp_path)
+
+
+def test_safetensors_are_preferred_and_their_absence_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"llm.pt is missing"):
+        weight_file(tmp_path, "llm")
+    (tmp_path / "llm.pt").touch()
+    assert weight_file(tmp_path, "llm").name == "llm.pt"
+    (tmp_path / "llm.safetensors").touch()
+    assert weight_file(tmp_path, "llm").name == "llm.safetensors"

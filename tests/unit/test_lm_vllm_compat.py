@@ -9,8 +9,8 @@ import pytest
 
 from studio.backends import vllm_compat
 from studio.backends.vllm_compat import EngineCounters, EngineOptions
-from studio.backends.vllm_lm import LmSettings, llm_file
-from studio.errors import CheckpointError, SettingsError
+from studio.backends.vllm_lm import LmSettings
+from studio.errors import SettingsError
 
 FOLDER = Path("/models/converted")
 
@@ -164,12 +164,3 @@ def test_worker_takes_its_rows_of_the_settings_table_and_passes_over_the_others(
     )
     options = settings.engine_options()
     assert (options.device, options.threads) == ("cpu", 3)
-
-
-def test_safetensors_are_preferred_and_their_absence_is_named(tmp_path):
-    with pytest.raises(CheckpointError, match=r"llm.pt is missing"):
-        llm_file(tmp_path)
-    (tmp_path / "llm.pt").touch()
-    assert llm_file(tmp_path).name == "llm.pt"
-    (tmp_path / "llm.safetensors").touch()
-    assert llm_file(tmp_path).name == "llm.safetensors"
