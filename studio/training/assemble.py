@@ -15,7 +15,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from studio.models.flow.sizes import FlowConfig
-from studio.models.speech_lm.qwen2 import END_IDS, SpeechLmSizes
+from studio.models.speech_lm.layout import END_IDS
+from studio.models.speech_lm.qwen2 import SpeechLmSizes
 from studio.training.stepping import load_weights
 from studio.training.text import write_tokenizer
 

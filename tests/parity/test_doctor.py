@@ -85,6 +85,10 @@ FAULTS: dict[str, tuple[Callable[[Path], object], str, str]] = {
         lambda f: change(f / "flow.pt", encoder_proj__bias=None),
         "flow and vocoder", "flow.pt .* encoder_proj.bias is missing",
     ),
+    "flow without the tensor that shows its size": (
+        lambda f: change(f / "flow.pt", input_embedding__weight=None),
+        "flow and vocoder", r"^flow.pt in .*input_embedding.weight is missing",
+    ),
     "vocoder with one too many": (
         lambda f: change(f / "hift.pt", stranger=torch.zeros(1)), "flow and vocoder", "hift.pt .* stranger",
     ),

@@ -29,11 +29,11 @@ from studio.models.flow.sizes import (
     NOISE_FRAMES,
     DitConfig,
     FlowConfig,
-    is_dit,
+    config_of,
 )
 from studio.models.flow.solver import flow_times, solve, start_noise
 from studio.models.flow.state import FlowState, PromptFlowCache
-from studio.models.weights import load_strictly, read_tensors
+from studio.models.weights import WeightsError, load_strictly, read_tensors
 
 
 class Flow(nn.Module):
@@ -77,10 +77,10 @@ class Flow(nn.Module):
 
         Raises:  WeightsError naming the first key that does not fit.
         """
-        if is_dit(tensors):
-            config: FlowConfig | DitConfig = DitConfig.from_tensors(tensors)
-        else:
-            config = FlowConfig.from_tensors(tensors, estimator_head_dim)
+        try:
+            config = config_of(tensors, estimator_head_dim)
+        except WeightsError as error:
+            raise WeightsError(f"{source}: {error}") from error
         flow = cls(config, steps, guidance)
         load_strictly(flow, tensors, source)
         lay_out_for_products(flow)

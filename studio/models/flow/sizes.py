@@ -8,18 +8,19 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from studio import speech
 from studio.models.weights import WeightsError
 
-MEL_BINS = 80
-FRAMES_PER_TOKEN = 2
-BLOCK_TOKENS = 25
+MEL_BINS = speech.MEL_BINS
+FRAMES_PER_TOKEN = speech.MEL_FRAMES_PER_TOKEN
+BLOCK_TOKENS = speech.BLOCK_TOKENS
 BLOCK_FRAMES = BLOCK_TOKENS * FRAMES_PER_TOKEN
-LOOKAHEAD_TOKENS = 3
+LOOKAHEAD_TOKENS = speech.LOOKAHEAD_TOKENS
+SPEAKER_DIM = speech.SPEAKER_DIM
 NOISE_FRAMES = 15000  # 300 s, prompt included: the length of the fixed start noise
 FLOW_STEPS = 10
 GUIDANCE = 0.7
 TIME_FEATURES = 4 * MEL_BINS  # the sine features are as wide as the estimator's input
-SPEAKER_DIM = 192
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +118,11 @@ class DitConfig:
         )
 
 
-def is_dit(tensors: Mapping[str, Tensor]) -> bool:
-    """Whether these are the tensors of a CosyVoice3 flow."""
-    return "decoder.estimator.rotary_embed.inv_freq" in tensors
+def config_of(tensors: Mapping[str, Tensor], estimator_head_dim: int = 64) -> FlowConfig | DitConfig:
+    """The sizes of the flow of either version; see `FlowConfig.from_tensors`. Raises WeightsError."""
+    if "decoder.estimator.rotary_embed.inv_freq" in tensors:
+        return DitConfig.from_tensors(tensors)
+    return FlowConfig.from_tensors(tensors, estimator_head_dim)
 
 
 def _shape(tensors: Mapping[str, Tensor], name: str) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ import numpy as np
 import onnxruntime
 import torch
 
+from studio.checkpoint import VOICE_ENCODERS, VOICE_ENCODERS_3
 from studio.errors import UnusablePromptSpeech
 from studio.models.prompt import features
 from studio.models.weights import WeightsError
@@ -26,8 +27,8 @@ from studio.speech import (
     VoicePrompt,
 )
 
-SPEAKER_FILE, TOKENIZER_FILE = "campplus.onnx", "speech_tokenizer_v2.onnx"
-TOKENIZER_FILE_3 = "speech_tokenizer_v3.onnx"
+SPEAKER_FILE, TOKENIZER_FILE = VOICE_ENCODERS
+_, TOKENIZER_FILE_3 = VOICE_ENCODERS_3
 # one reflection of the widest window, and a token's worth of sound beyond it
 _LEAST_S = 0.08
 

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from studio.models.speech_lm.layout import CONTROL_IDS, END_IDS
+
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 """(q [B, N, T, D], k and v [B, KV, S, D]) -> [B, N, T, D]; decides what sees what."""
-
-END_IDS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ class SpeechLm(nn.Module):
         super().__init__()
         self.sizes = sizes
         self.llm = _Holder(_Holder(Stack(sizes)))
-        self.llm_embedding = nn.Embedding(2, sizes.hidden)
+        self.llm_embedding = nn.Embedding(CONTROL_IDS, sizes.hidden)
         self.speech_embedding = nn.Embedding(sizes.speech_codes + END_IDS, sizes.hidden)
         self.llm_decoder = nn.Linear(sizes.hidden, sizes.speech_codes + END_IDS)
 
