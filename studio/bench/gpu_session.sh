@@ -34,8 +34,9 @@ unpack() {
 }
 
 parity() {
-  local only='*'; [ "$SIZE" = full ] || only='*mini'
-  "$PY" -m studio.parity tests/fixtures --device "$DEVICE" --least-snr-db 30 --only "0[2-5]_$only" | tee "$OUT/parity.txt"
+  # Not 04_stream_session: its samples follow the pitch, whose rounding moves their phase (studio/parity/vocoder.py).
+  local sizes='*'; [ "$SIZE" = full ] || sizes='*mini'
+  "$PY" -m studio.parity tests/fixtures --device "$DEVICE" --least-snr-db 30 --only "0[235]_$sizes" "04_flow$sizes" | tee "$OUT/parity.txt"
 }
 
 folder() {

@@ -21,7 +21,8 @@ def main(argv: list[str]) -> int:
         prog="python -m studio.parity", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folder", type=Path, help="fixtures as NAME.json and NAME.npz, and weights or their recipe")
-    parser.add_argument("--only", default="*", metavar="PATTERN", help="names of fixtures, such as 04_*_mini")
+    names = "names of fixtures, such as 04_*_mini"
+    parser.add_argument("--only", nargs="+", default=["*"], metavar="PATTERN", help=names)
     parser.add_argument("--device", default="cpu", help="where the models run (default: cpu)")
     parser.add_argument("--slack", type=float, default=1.0, help="widens all tolerances (default: 1)")
     parser.add_argument("--least-snr-db", type=float, metavar="DB", help="in place of tolerances, for GPUs")
@@ -29,7 +30,7 @@ def main(argv: list[str]) -> int:
     fixtures = Fixtures(asked.folder.resolve(), asked.device, asked.slack, asked.least_snr_db)
     lines = []
     for name in fixtures.names():
-        if fnmatch(name, asked.only):
+        if any(fnmatch(name, pattern) for pattern in asked.only):
             for line in run_fixture(fixtures, name):
                 print(line, flush=True)
                 lines.append(line)

@@ -195,6 +195,17 @@ def test_every_test_that_is_cited_exists(name: str) -> None:
         assert any(words.replace(" ", "_") in known for known in names), f"{file} has no test of: {words}"
 
 
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_every_module_that_is_run_exists_and_has_the_options_that_are_shown(name: str) -> None:
+    written = re.sub(r"<!-- (\S+) -->.*?<!-- /\1 -->", "", text_of(name), flags=re.S)
+    for module, words in re.findall(r"python -m ((?:studio|tests)[a-z0-9_.]*)(?=[\s`])([^`\n]*)", written):
+        place = ROOT / module.replace(".", "/")
+        source = next(path for path in (place.with_suffix(".py"), place / "__main__.py") if path.exists())
+        for option in re.findall(r"--([a-z]+(?:-[a-z]+)*)", words):
+            known = f'"--{option}"' in source.read_text(encoding="utf-8")
+            assert known or option.replace("-", "_") in Settings.model_fields, f"{module} has no --{option}"
+
+
 @pytest.mark.parametrize("name", [*NAMES, "CONTRIBUTING.md"])
 def test_every_file_that_is_named_exists(name: str) -> None:
     """Names like `engine/scheduler.py`, from the repository's root or from studio/."""
