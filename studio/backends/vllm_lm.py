@@ -1,233 +1,28 @@
-"""The speech LM on vLLM, and the worker program around it: `python -m studio.backends.vllm_lm`.
-
-It turns prompts into speech tokens and knows nothing of sound. What depends on vLLM's version is in
-vllm_compat.py.
-"""
+"""The worker program of the speech LM: `python -m studio.backends.vllm_lm`. Converts, starts, warms up, answers."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from studio.backends import vllm_compat
-from studio.backends.serve import Handler, Report, Service, engine_dead, run_worker
-from studio.backends.vllm_compat import EngineCounters, EngineOptions
-from studio.checkpoint import read_checkpoint, read_config, weight_file
+from studio.backends.serve import Report, Service, run_worker
+from studio.backends.vllm_compat import EngineOptions
+from studio.backends.vllm_speech_lm import VllmSpeechLM, wrap_error
+from studio.checkpoint import Checkpoint, read_checkpoint, read_config, weight_file
 from studio.combinations import Place, misfit
-from studio.errors import RequestAborted, SettingsError, SpeechLMError, StudioError
-from studio.models.speech_lm.layout import SpeechLmLayout, TokenBounds
-from studio.protocols import FILL, LmPrompt, LmStats, LmTurn, TokenDelta
-from studio.speech import Float32, Sampling
-
-if TYPE_CHECKING:
-    from vllm import SamplingParams
-    from vllm.v1.engine.async_llm import AsyncLLM
+from studio.errors import SettingsError
+from studio.models.speech_lm.layout import TokenBounds
 
 logger = logging.getLogger(__name__)
 
-LOGITS_PROCESSOR = "studio.models.speech_lm.ras_processor:RepetitionAwareSampling"
-NEVER = -100.0
-"""Added to a score: the least that vLLM takes; e^-100 is drawn by nobody."""
-
-
-class VllmSpeechLM:
-    """SpeechLM over one AsyncLLM. Owner: the event loop it was started in."""
-
-    def __init__(
-        self,
-        engine: AsyncLLM,
-        layout: SpeechLmLayout,
-        counters: EngineCounters,
-        max_model_len: int,
-        bounds: TokenBounds,
-    ) -> None:
-        self._engine = engine
-        self._counters = counters
-        self._max_model_len = max_model_len
-        self._bounds = bounds
-        self._watched: list[int] = []
-        self.layout = layout
-
-    @classmethod
-    def start(
-        cls, folder: Path, options: EngineOptions, bounds: TokenBounds | None = None
-    ) -> VllmSpeechLM:
-        """Load a converted folder, inside an event loop, which is blocked until the weights are loaded."""
-        from studio.models.speech_lm.convert import read_layout
-
-        counters = EngineCounters()
-        layout = read_layout(folder)
-        engine = vllm_compat.start_engine(folder, options, LOGITS_PROCESSOR, counters)
-        return cls(engine, layout, counters, options.max_model_len, bounds or TokenBounds())
-
-    async def generate(
-        self, prompt: LmPrompt | LmTurn, sampling: Sampling, request_id: str
-    ) -> AsyncIterator[TokenDelta]:
-        """See protocols.SpeechLM. Raises RequestAborted in the iterator of a request that abort() ended."""
-        ids, params = self._turn(prompt, sampling) if isinstance(prompt, LmTurn) else self._request(prompt, sampling)
-        outputs = self._engine.generate({"prompt_token_ids": ids}, params, request_id)
-        try:
-            async for output in outputs:
-                completion = output.outputs[0]
-                if completion.finish_reason not in (None, "stop", "length"):
-                    raise RequestAborted("speech.aborted")
-                # The end id that stopped it comes along as a token; it is no speech.
-                tokens = tuple(int(t) for t in completion.token_ids if t < self.layout.speech_codes)
-                yield TokenDelta(tokens, self._reason(prompt, completion.finish_reason, params.max_tokens))
-        except StudioError:
-            raise
-        except Exception as error:
-            raise wrap_error(error) from error
-        finally:
-            await outputs.aclose()
-
-    def _reason(self, prompt: LmPrompt | LmTurn, given: str | None, most: int | None) -> str | None:
-        """vLLM's finish reason. The greatest number may be an end like any other, but neither of a turn among others
-        nor where max_model_len has cut it down to most."""
-        if isinstance(prompt, LmTurn):
-            may_end = prompt.whole and most == prompt.most
-        else:
-            may_end = most == self._bounds.of(len(prompt.text_ids))[1]
-        return "stop" if given == "length" and may_end and self._bounds.most_is_end else given
-
-    async def next_log_probs(self, prompt: LmPrompt, spoken: Sequence[int], request_id: str) -> Float32:
-        """The model's own log-probabilities after `spoken`, float32 [S + 3], nothing masked; for parity."""
-        from vllm import SamplingParams
-
-        width = self.layout.head_width
-        ids = self.layout.prompt_ids(
-            prompt.prompt_text_ids, prompt.text_ids, [*prompt.speech_tokens, *spoken]
-        )
-        params = SamplingParams(max_tokens=1, logprobs=width, detokenize=False)
-        async for output in self._engine.generate({"prompt_token_ids": ids}, params, request_id):
-            by_id = output.outputs[0].logprobs[0]
-        return np.array([by_id[i].logprob for i in range(width)], np.float32)
-
-    async def abort(self, request_id: str) -> None:
-        await self._engine.abort(request_id)
-
-    async def stats(self) -> LmStats:
-        return self._counters.stats
-
-    async def metrics(self) -> str:
-        return vllm_compat.metrics_text()
-
-    async def reset_prefix_cache(self) -> bool:
-        return bool(await self._engine.reset_prefix_cache())
-
-    async def sleep(self) -> None:
-        await self._engine.sleep(level=1)  # weights wait in the machine's memory; the KV cache is thrown away
-
-    async def wake(self) -> None:
-        await self._engine.wake_up()
-
-    async def close(self) -> None:
-        for sentinel in self._watched:  # the engine is meant to end now
-            asyncio.get_running_loop().remove_reader(sentinel)
-        self._watched.clear()
-        self._engine.shutdown()
-
-    async def warm_up(
-        self, batch_sizes: list[int], on_batch: Callable[[int], None] = lambda done: None
-    ) -> None:
-        """Run a few tokens at each batch size, so that no listener waits for kernels to be built."""
-        prompt = LmPrompt((), (0, 0), np.zeros(0, np.int32))
-        for done, size in enumerate(batch_sizes):
-            # Prompts differ in length, so that both a prompt's step and mixed steps are run.
-            await asyncio.gather(*(self._drain(prompt, f"warm-up {size}.{i}") for i in range(size)))
-            on_batch(done + 1)
-
-    def watch(self, on_death: Callable[[], None]) -> None:
-        """Call on_death when a process of the engine ends, also while no request runs."""
-        loop = asyncio.get_running_loop()
-        for process in vllm_compat.engine_processes(self._engine):
-            loop.add_reader(process.sentinel, on_death)
-            self._watched.append(process.sentinel)
-
-    @property
-    def engine_pids(self) -> list[int]:
-        return [p.pid for p in vllm_compat.engine_processes(self._engine) if p.pid is not None]
-
-    async def _drain(self, prompt: LmPrompt, request_id: str) -> None:
-        async for _ in self.generate(prompt, Sampling(), request_id):
-            pass
-
-    def _turn(self, turn: LmTurn, sampling: Sampling) -> tuple[list[int], SamplingParams]:
-        try:
-            ids = self.layout.turn_ids(turn.parts, turn.whole)
-            most = min(turn.most, self._max_model_len - len(ids))
-            if most < 1:
-                raise ValueError(f"a text that fills {len(ids)} of {self._max_model_len}")
-            return ids, turn_params(turn, sampling, self.layout, most)
-        except ValueError as error:
-            raise SpeechLMError("speech.lm_failed", reason=str(error)) from error
-
-    def _request(self, prompt: LmPrompt, sampling: Sampling) -> tuple[list[int], SamplingParams]:
-        try:
-            ids = self.layout.prompt_ids(prompt.prompt_text_ids, prompt.text_ids, prompt.speech_tokens)
-            least, most = self._bounds.within(len(prompt.text_ids), self._max_model_len - len(ids))
-            return ids, sampling_params(sampling, self.layout, least, most)
-        except ValueError as error:
-            raise SpeechLMError("speech.lm_failed", reason=str(error)) from error
-
-
-def sampling_params(
-    sampling: Sampling, layout: SpeechLmLayout, least: int, most: int, drawn: Sequence[int] = ()
-) -> SamplingParams:
-    """vLLM's parameters: the law is in the logits processor, so its own sampling is switched off.
-
-    drawn: tokens of the same speech from before this prompt's end, for the repetition rule.
-    """
-    from vllm import SamplingParams
-    from vllm.sampling_params import RequestOutputKind
-
-    from studio.models.speech_lm.ras_batch import RasParams
-
-    ras = RasParams(
-        sampling.temperature, sampling.top_p, sampling.top_k, sampling.window, drawn=tuple(drawn)
-    )
-    return SamplingParams(
-        temperature=1.0,
-        top_p=1.0,
-        top_k=0,
-        seed=sampling.seed,
-        min_tokens=least,
-        max_tokens=most,
-        # min_tokens masks all of these before the least number (upstream masks only the first, and may end
-        # early).
-        stop_token_ids=list(layout.end_ids),
-        ignore_eos=True,
-        detokenize=False,
-        output_kind=RequestOutputKind.DELTA,
-        extra_args=ras.extra_args(),
-    )
-
-
-def turn_params(turn: LmTurn, sampling: Sampling, layout: SpeechLmLayout, most: int) -> SamplingParams:
-    """Parameters of a turn: until the text is whole the fill alone may end it, and all other ends are masked."""
-    recent = turn.drawn[-sampling.window :] if sampling.window else ()
-    params = sampling_params(
-        sampling, layout, 0, most, [layout.fill_id if token == FILL else token for token in recent]
-    )
-    if not turn.whole:
-        params.stop_token_ids = [layout.fill_id]
-        params.logit_bias = {i: NEVER for i in layout.end_ids if i != layout.fill_id}
-    return params
-
-
-def wrap_error(error: Exception) -> StudioError:
-    """The studio's error for whatever vLLM raised."""
-    if vllm_compat.is_engine_dead(error):
-        return engine_dead()
-    return SpeechLMError("speech.lm_failed", reason=f"{type(error).__name__}: {error}")
+ANSWERED = ("generate", "abort", "stats", "metrics", "reset_prefix_cache", "sleep", "wake", "next_log_probs")
+"""What others may call of VllmSpeechLM."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,9 +60,9 @@ class LmSettings:
         return EngineOptions(**same | {"device": vllm_compat.choose_device(self.device), "threads": threads})
 
 
-def quantized(model_dir: Path) -> str:
+def quantized(checkpoint: Checkpoint) -> str:
     """How the checkpoint's own weights are quantised, as its config says: "awq", "gptq" ...; "" if they are not."""
-    config = read_config(read_checkpoint(model_dir).tokenizer_folder / "config.json")
+    config = read_config(checkpoint.tokenizer_folder / "config.json")
     stated = config.get("quantization_config")
     return str(stated.get("quant_method", "")) if isinstance(stated, dict) else ""
 
@@ -276,35 +71,46 @@ async def setup(values: dict[str, Any], report: Report) -> Service:
     """Convert the checkpoint if that was not done before, start the engine, warm it up."""
     settings = LmSettings.of(values)
     options = settings.engine_options()
+    checkpoint = read_checkpoint(Path(settings.model_dir))
+    weights = weight_file(checkpoint.folder, "llm")
     began_s = time.monotonic()
-    model_dir = Path(settings.model_dir)
-    checkpoint = read_checkpoint(model_dir)
-    llm = weight_file(model_dir, "llm")
     report("stage.importing", 0.02)
     vllm_compat.prepare_process(options)
     vllm_compat.import_engine()
-    place = Place(options.device, vllm_compat.gpu_count(options.device), quantized(model_dir))
+    place = Place(options.device, vllm_compat.gpu_count(options.device), quantized(checkpoint))
     if found := misfit(values, place):
         raise SettingsError(found.key, name=found.name, **found.values)
     imported_s = time.monotonic()
     report("stage.weights", 0.6)
+    lm = _load(checkpoint, weights, Path(settings.cache_dir), options)
+    lm.watch(_exit_at_once)
+    loaded_s = time.monotonic()
+    report("stage.warming", 0.85)
+    sizes = vllm_compat.warm_up_sizes(options)
+    await lm.warm_up(sizes, lambda done: report("stage.warming", 0.85 + 0.14 * done / len(sizes)))
+    facts = await _facts(lm, options, place) | {
+        "importing_s": round(imported_s - began_s, 2),
+        "weights_s": round(loaded_s - imported_s, 2),
+        "warming_s": round(time.monotonic() - loaded_s, 2),
+    }
+    return Service({name: getattr(lm, name) for name in ANSWERED}, lm.close, facts)
+
+
+def _load(checkpoint: Checkpoint, weights: Path, cache: Path, options: EngineOptions) -> VllmSpeechLM:
+    """The engine on the converted form of the checkpoint's llm file. Raises CheckpointError, SettingsError."""
     from studio.models.speech_lm.convert import convert_checkpoint
 
-    converted = convert_checkpoint(
-        llm, checkpoint.tokenizer_folder / "config.json", Path(settings.cache_dir)
-    )
+    converted = convert_checkpoint(weights, checkpoint.tokenizer_folder / "config.json", cache)
     bounds = TokenBounds(
         checkpoint.min_token_text_ratio, checkpoint.max_token_text_ratio, checkpoint.most_tokens_are_end
     )
-    lm = VllmSpeechLM.start(converted.folder, options, bounds)
-    loaded_s = time.monotonic()
-    lm.watch(_exit_at_once)
-    sizes = vllm_compat.warm_up_sizes(options)
-    report("stage.warming", 0.85)
-    await lm.warm_up(sizes, lambda done: report("stage.warming", 0.85 + 0.14 * done / len(sizes)))
-    warm_s = time.monotonic()
+    return VllmSpeechLM.start(converted.folder, options, bounds)
+
+
+async def _facts(lm: VllmSpeechLM, options: EngineOptions, place: Place) -> dict[str, Any]:
+    """What the page, the planner and /admin read of the engine. seed_holds: see EngineOptions."""
     stats = await lm.stats()
-    facts = {
+    return {
         "device": options.device,
         "seed_holds": options.seed_holds,
         "engine_pids": lm.engine_pids,
@@ -315,21 +121,7 @@ async def setup(values: dict[str, Any], report: Report) -> Service:
         "speech_codes": lm.layout.speech_codes,
         "kv_cache_blocks": stats.kv_cache_blocks,
         "block_size_tokens": stats.block_size_tokens,
-        "importing_s": round(imported_s - began_s, 2),
-        "weights_s": round(loaded_s - imported_s, 2),
-        "warming_s": round(warm_s - loaded_s, 2),
     }
-    handlers: dict[str, Handler] = {
-        "generate": lm.generate,
-        "abort": lm.abort,
-        "stats": lm.stats,
-        "metrics": lm.metrics,
-        "reset_prefix_cache": lm.reset_prefix_cache,
-        "sleep": lm.sleep,
-        "wake": lm.wake,
-        "next_log_probs": lm.next_log_probs,
-    }
-    return Service(handlers, lm.close, facts)
 
 
 def _exit_at_once() -> None:
