@@ -196,7 +196,7 @@ def test_owner_chooses_whether_visitors_see_the_leaderboard(service, owner, chos
 
 
 def test_other_tests_have_no_leaderboard(service, owner) -> None:
-    _, token = owner.opened({"low tone": 300.0, "high tone": 900.0}, kind="ab", leaderboard="always")
+    _, token = owner.opened({"low tone": 300.0, "high tone": 900.0}, kind="ab")
     rater = visitor_of(service, token)
     rater.join()
     assert rater.http.get("/leaderboard").status_code == 404
