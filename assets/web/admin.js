@@ -6,13 +6,16 @@ import { Knobs } from "./admin_knobs.js";
 import { table } from "./elements.js";
 
 const LOOK_MS = 1000, HISTORY_EVERY = 10;
-const CHARTS = {
-  kv: "admin.page.kv", lm_tokens_per_s: "admin.page.lm", audio_s_per_s: "admin.page.audio", running: "admin.page.running",
-  waiting: "admin.page.waiting", ttfa_p50_s: "admin.page.first", cpu: "admin.page.cpu", rss_mb: "admin.page.memory",
-};
 const seconds = (value, digits = 2) => (value === null || value === undefined ? "–" : `${value.toFixed(digits)} s`);
 const number = (value, digits = 1) => (value === null || value === undefined ? "–" : value.toFixed(digits));
 const percent = (value) => (value === null || value === undefined ? "–" : `${(100 * value).toFixed(1)} %`);
+const short = (value) => String(Number(value.toPrecision(3)));
+// A column of the history: its name, and how its most is written.
+const CHARTS = {
+  kv: ["admin.page.kv", percent], lm_tokens_per_s: ["admin.page.lm", short], audio_s_per_s: ["admin.page.audio", short],
+  running: ["admin.page.running", short], waiting: ["admin.page.waiting", short], ttfa_p50_s: ["admin.page.first_p50", seconds],
+  cpu: ["admin.page.cpu", short], rss_mb: ["admin.page.memory", (value) => `${value.toFixed(0)} MB`],
+};
 
 export async function mountAdmin(root) {
   await loaded;
@@ -30,12 +33,11 @@ class Admin {
     showWays(this.part);
     this.part("door").addEventListener("submit", (event) => { event.preventDefault(); this.enter(); });
     this.part("leave").addEventListener("click", () => this.leave());
-    this.part("span").addEventListener("click", () => this.otherSpan());
+    this.part("span").addEventListener("change", () => this.showHistory().catch((error) => this.failed(error)));
     this.part("legend").append(...STAGES.map(({ key, shade }) => legendItem(say(key), shade)));
     // Not seen is not asked: a hidden tab costs the server nothing.
     new IntersectionObserver(([seen]) => { if (seen.isIntersecting) this.look(); else clearTimeout(this.timer); }).observe(root);
     document.addEventListener("visibilitychange", () => { if (!document.hidden && root.offsetParent) this.look(); });
-    this.nameSpan();
   }
 
   async enter() {
@@ -99,7 +101,7 @@ class Admin {
       ["admin.page.running", number(now.running, 0)], ["admin.page.waiting", number(now.waiting, 0)], ["admin.page.refused", number(rest.refused, 0)],
       ["admin.page.lm", number(now.lm_tokens_per_s)], ["admin.page.audio", number(now.audio_s_per_s)],
       ["admin.page.rows", number(rest.batch_rows)], ["admin.page.step", seconds(rest.step_s)],
-      ["admin.page.first", [now.ttfa_p50_s, now.ttfa_p95_s, now.ttfa_p99_s].map((v) => seconds(v)).join(" / ")],
+      ["admin.page.first", [now.ttfa_p50_s, now.ttfa_p95_s, now.ttfa_p99_s].map((v) => number(v, 2)).join(" / ")],
       ["admin.page.rtf", number(rest.rtf, 2)], ["admin.page.underruns", number(rest.underruns, 0)],
       ["admin.page.cpu", number(now.cpu, 2), rest.processes.map((p) => `${p.name} ${p.cpu.toFixed(2)}`).join(" · ")],
       ["admin.page.memory", `${number(now.rss_mb, 0)} MB`, rest.processes.map((p) => `${p.name} ${p.rss_mb.toFixed(0)}`).join(" · ")],
@@ -144,23 +146,14 @@ class Admin {
     this.part("pages-note").textContent = say("admin.page.pages_note", { difference: pages.difference });
   }
 
-  async otherSpan() {
-    const button = this.part("span");
-    button.dataset.span = button.dataset.span === "10m" ? "24h" : "10m";
-    this.nameSpan();
-    await this.showHistory();
-  }
-
-  nameSpan() { this.part("span").textContent = say(this.part("span").dataset.span === "10m" ? "admin.page.charts" : "admin.page.day"); }
-
   async showHistory() {
-    const history = await (await ask(`admin/history?span=${this.part("span").dataset.span}`)).json();
+    const history = await (await ask(`admin/history?span=${this.part("span").value}`)).json();
     const charts = this.part("charts");
-    for (const [name, key] of Object.entries(CHARTS)) {
+    for (const [name, [key, written]] of Object.entries(CHARTS)) {
       let chart = charts.querySelector(`[data-chart=${name}]`);
       if (!chart) { chart = chartOf(name, say(key)); charts.append(chart); }
       const most = drawLine(chart.querySelector("canvas"), history[name]);
-      chart.querySelector("figcaption span").textContent = most === null ? "–" : `≤ ${Number(most.toPrecision(3))}`;
+      chart.querySelector("figcaption span").textContent = most === null ? "–" : `≤ ${written(most)}`;
     }
   }
 }

@@ -21,8 +21,9 @@ export function whenSeen(root, look) {
   new IntersectionObserver((seen) => { if (seen.some((one) => one.isIntersecting)) look(); }).observe(root);
 }
 
-// A table of texts and elements; heads are the columns' names.
+// A table of texts and elements; heads are the columns' names, which each cell has too, for screens without room for columns.
 export function table(heads, rows) {
-  const line = (tag, cells, more = {}) => element("tr", {}, ...cells.map((cell) => element(tag, more, cell ?? "")));
-  return element("table", {}, element("thead", {}, line("th", heads, { scope: "col" })), element("tbody", {}, ...rows.map((row) => line("td", row))));
+  const head = element("tr", {}, ...heads.map((name) => element("th", { scope: "col" }, name)));
+  const line = (row) => element("tr", {}, ...row.map((cell, at) => element("td", { "data-head": heads[at] }, cell ?? "")));
+  return element("table", {}, element("thead", {}, head), element("tbody", {}, ...rows.map(line)));
 }

@@ -128,6 +128,13 @@ def test_tab_fits_a_phone_and_speaks_chinese(open_page: OpenPage) -> None:
     page = enter(open_page(locale="zh-CN", theme="dark", viewport=PHONE))
     expect(page.locator("#admin h2").first).to_have_text("现在")
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    rights = page.locator("#admin td").evaluate_all("cells => cells.map((cell) => cell.getBoundingClientRect().right)")
+    assert len(rights) > 50 and max(rights) <= PHONE["width"]  # all of a setting is seen without scrolling sideways
+    fills = [
+        page.locator(f"#admin [data-part={name}]").evaluate("button => getComputedStyle(button).backgroundColor")
+        for name in ("apply", "preview")
+    ]
+    assert fills[0] != fills[1]
 
 
 def test_password_that_is_sent_before_the_page_listens_goes_nowhere(open_page: OpenPage) -> None:

@@ -21,7 +21,9 @@ TEMPLATE = """<div class='admin' data-state='closed'>
 <div data-part='inside' hidden>
 <div class='admin-head'><button type='button' data-part='leave' data-say='admin.page.leave'></button></div>
 <section><h2 data-say='admin.page.now'></h2><dl class='admin-figures' data-part='figures'></dl></section>
-<section><h2><button type='button' data-part='span' data-span='10m'></button></h2>
+<section><h2><select data-part='span' data-say-label='admin.page.history'>
+<option value='10m' data-say='admin.page.charts'></option>
+<option value='24h' data-say='admin.page.day'></option></select></h2>
 <div class='admin-charts' data-part='charts'></div></section>
 <section><h2 data-say='admin.page.requests'></h2>
 <div class='admin-scroll' data-part='requests'></div></section>
