@@ -8,7 +8,8 @@ import os
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from fastapi import FastAPI, HTTPException
@@ -48,6 +49,7 @@ from studio.library.prompts import VoicePrompts
 from studio.library.pronunciations import Pronunciations
 from studio.library.starters import in_order
 from studio.library.store import VoiceStore
+from studio.listening.room import ListeningRoom
 from studio.messages import LANGUAGES
 from studio.protocols import Ears
 from studio.script.runner import ScriptRunner
@@ -73,6 +75,26 @@ async def keep_sweeping(store: VoiceStore, prompts: VoicePrompts) -> None:
         await asyncio.sleep(SWEEP_S)
 
 
+@dataclass(frozen=True, slots=True)
+class Rooms:
+    """What the application serves, each opened once and closed with it. office: None where there is no /admin."""
+
+    engine: Engine
+    voices: VoiceStore
+    prompts: VoicePrompts
+    settings: Settings
+    model: ServedModel
+    ears: Ears
+    office: Office | None
+    guard: Guard
+    takes: TakeStore
+    scripts: ScriptStore
+    pronunciations: Pronunciations
+    speaking: Speaking
+    runner: ScriptRunner
+    jobs: Jobs
+
+
 def build_web(
     engine: Engine,
     store: VoiceStore,
@@ -88,73 +110,106 @@ def build_web(
     now: Unix time, by which invitations expire and listening takes its time. office: what /admin shows and changes;
     without one there is no /admin.
     """
-
-    @asynccontextmanager
-    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        sweeping = asyncio.create_task(keep_sweeping(store, prompts), name="sweep drafts")
-        engine.on_ready(prompts.show_presets)
-        engine.on_ready(prompts.prepare_expected)
-        for voice in in_order(store, LANGUAGES[0])[:1]:
-            prompts.expect(voice)  # the one that the page picks at first
-        await ears.start()
-        await engine.start()
-        runner.resume()
-        if office is not None:
-            office.start()
-        try:
-            yield
-        finally:
-            sweeping.cancel()
-            if office is not None:
-                await office.close()
-            await listening.close()
-            await runner.close()
-            await jobs.close()
-            await engine.close()
-            await ears.close()
-            store.close()
-            pronunciations.close()
-            takes.close()
-            scripts.close()
-
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
-    app = FastAPI(title="CosyVoice Studio", version=__version__, lifespan=lifespan)
-    origins = [o.strip() for o in settings.allowed_origins.split(",") if o.strip()]
-    guard = Guard(settings.api_key, origins)
+    rooms = _opened(engine, store, prompts, settings, model, ears, office)
+    app = FastAPI(title="CosyVoice Studio", version=__version__, lifespan=_lifespan(rooms))
+    errors.install(app)
+    _add_routes(app, rooms)
+    app.state.listening = listening = _add_listening(app, rooms, now)
+    if office is not None:
+        app.include_router(admin_router(office, engine, listening))
+    _add_files(app)
+    _add_gates(app, rooms)
+    return _with_page(app, rooms) if settings.page else app
+
+
+def _opened(
+    engine: Engine,
+    voices: VoiceStore,
+    prompts: VoicePrompts,
+    settings: Settings,
+    model: ServedModel,
+    ears: Ears,
+    office: Office | None,
+) -> Rooms:
+    """What is given, and what stands on it."""
     takes = TakeStore(settings.folder("takes"), settings.takes_max_mb)
     recorder = TakeRecorder(takes, model.name)
     scripts = ScriptStore(settings.folder("scripts"))
     pronunciations = Pronunciations(settings.folder("library"))
-    speaking = Speaking(engine, store, prompts, model, recorder, pronunciations, settings.max_text_chars)
+    speaking = Speaking(engine, voices, prompts, model, recorder, pronunciations, settings.max_text_chars)
     runner = ScriptRunner(engine, scripts, takes, recorder, LineRequests(speaking), settings.script_lines_at_once)
-    errors.install(app)
-    jobs = Jobs()
-    app.include_router(speech_router(speaking, guard.client_of))
-    app.include_router(arriving_router(speaking, guard.client_of, settings.listener_timeout_s))
-    app.include_router(conversion_router(speaking, settings, guard.client_of))
-    app.include_router(jobs_router(speaking, jobs, guard.client_of))
-    app.include_router(preview_router(speaking))
-    app.include_router(pronunciations_router(pronunciations, store))
-    app.include_router(checks_router(speaking, takes, TakeChecks(takes, store, ears), guard.client_of))
-    app.include_router(takes_router(takes, engine, store, prompts, guard.client_of))
-    app.include_router(scripts_router(scripts, takes, store, runner, guard.client_of))
-    app.include_router(clips_router(ears, settings))
-    app.include_router(voices_router(store, prompts, settings))
-    app.include_router(designs_router(store, prompts))
-    app.include_router(bundles_router(store, prompts))
-    app.include_router(service_router(engine, model))
-    listening = app.state.listening = install_listening(
-        app, engine, store, prompts, takes, settings, model, guard, now,
-        lending=None if office is None else Lending(office.tuning),
+    return Rooms(
+        engine, voices, prompts, settings, model, ears, office, Guard(settings.api_key, _origins(settings)),
+        takes, scripts, pronunciations, speaking, runner, Jobs(),
     )  # fmt: skip
 
-    if office is not None:
-        app.include_router(admin_router(office, engine, listening))
+
+def _lifespan(rooms: Rooms) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+    """Everything starts when the server does, and ends with it in the other order."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        sweeping = asyncio.create_task(keep_sweeping(rooms.voices, rooms.prompts), name="sweep drafts")
+        rooms.engine.on_ready(rooms.prompts.show_presets)
+        rooms.engine.on_ready(rooms.prompts.prepare_expected)
+        for voice in in_order(rooms.voices, LANGUAGES[0])[:1]:
+            rooms.prompts.expect(voice)  # the one that the page picks at first
+        await rooms.ears.start()
+        await rooms.engine.start()
+        rooms.runner.resume()
+        if rooms.office is not None:
+            rooms.office.start()
+        try:
+            yield
+        finally:
+            sweeping.cancel()
+            if rooms.office is not None:
+                await rooms.office.close()
+            for room in (app.state.listening, rooms.runner, rooms.jobs, rooms.engine, rooms.ears):
+                await room.close()
+            for store in (rooms.voices, rooms.pronunciations, rooms.takes, rooms.scripts):
+                store.close()
+
+    return lifespan
+
+
+def _add_routes(app: FastAPI, rooms: Rooms) -> None:
+    """/v1 but for listening tests."""
+    speaking, settings, client_of = rooms.speaking, rooms.settings, rooms.guard.client_of
+    engine, voices, prompts, takes = rooms.engine, rooms.voices, rooms.prompts, rooms.takes
+    for router in (
+        speech_router(speaking, client_of),
+        arriving_router(speaking, client_of, settings.listener_timeout_s),
+        conversion_router(speaking, settings, client_of),
+        jobs_router(speaking, rooms.jobs, client_of),
+        preview_router(speaking),
+        pronunciations_router(rooms.pronunciations, voices),
+        checks_router(speaking, takes, TakeChecks(takes, voices, rooms.ears), client_of),
+        takes_router(takes, engine, voices, prompts, client_of),
+        scripts_router(rooms.scripts, takes, voices, rooms.runner, client_of),
+        clips_router(rooms.ears, settings),
+        voices_router(voices, prompts, settings),
+        designs_router(voices, prompts),
+        bundles_router(voices, prompts),
+        service_router(engine, rooms.model),
+    ):
+        app.include_router(router)
+
+
+def _add_listening(app: FastAPI, rooms: Rooms, now: Callable[[], float]) -> ListeningRoom:
+    """/v1/listening and the raters' pages."""
+    return install_listening(
+        app, rooms.engine, rooms.voices, rooms.prompts, rooms.takes, rooms.settings, rooms.model, rooms.guard, now,
+        lending=None if rooms.office is None else Lending(rooms.office.tuning),
+    )  # fmt: skip
+
+
+def _add_files(app: FastAPI) -> None:
+    """What does not exist, and the page's own files; after all other routes."""
 
     @app.api_route("/admin/{path:path}", methods=ANY_METHOD, include_in_schema=False)
-    @app.api_route(
-        "/v1/{path:path}", methods=ANY_METHOD, include_in_schema=False
-    )
+    @app.api_route("/v1/{path:path}", methods=ANY_METHOD, include_in_schema=False)
     async def nothing_here(path: str) -> None:
         # Without this the page, mounted at /, would answer for routes that do not exist, in a shape of its own.
         raise HTTPException(404)
@@ -165,21 +220,31 @@ def build_web(
 
     app.mount("/web/messages", StaticFiles(directory=ASSETS / "messages"))
     app.mount("/web", StaticFiles(directory=ASSETS / "web"))
-    # The last one added is the outermost.
-    app.add_middleware(BodyLimit, max_clip_mb=settings.max_clip_mb)
-    app.add_middleware(Gate, guard=guard)
+
+
+def _add_gates(app: FastAPI, rooms: Rooms) -> None:
+    """What every request passes; the last one added is the outermost."""
+    app.add_middleware(BodyLimit, max_clip_mb=rooms.settings.max_clip_mb)
+    app.add_middleware(Gate, guard=rooms.guard)
     # Even with no origin allowed this must be here: it switches off Gradio's own CORS, which echoes every origin.
     app.add_middleware(
         CORSMiddleware,
-        allow_origins=origins,
-        allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
+        allow_origins=_origins(rooms.settings),
+        allow_methods=ANY_METHOD,
         allow_headers=["Authorization", "Content-Type"],
     )
-    if not settings.page:
-        return app
+
+
+def _origins(settings: Settings) -> list[str]:
+    return [o.strip() for o in settings.allowed_origins.split(",") if o.strip()]
+
+
+def _with_page(app: FastAPI, rooms: Rooms) -> FastAPI:
+    """The page at /, behind the routes."""
     # Not at the top: a server of the API alone need not have Gradio.
     from studio.ui.blocks import build_page
     from studio.ui.mount import mount_page
 
-    functions = ClientFunctions(speaking, store, guard.client_of)
-    return mount_page(app, build_page(store, prompts, settings, ears, functions))
+    functions = ClientFunctions(rooms.speaking, rooms.voices, rooms.guard.client_of)
+    page = build_page(rooms.voices, rooms.prompts, rooms.settings, rooms.ears, functions)
+    return mount_page(app, page)

@@ -79,11 +79,6 @@ class TorchToken2Wav:
         return self._flow.config.speech_tokens
 
     @property
-    def codes(self) -> int:
-        """Speech tokens that the flow knows: 0 to one less."""
-        return self._flow.input_embedding.num_embeddings
-
-    @property
     def flow_steps(self) -> int:
         """Euler steps of a solve."""
         return self._flow.steps

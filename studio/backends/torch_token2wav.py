@@ -170,7 +170,7 @@ def _handlers(
         return presets
 
     async def read_voices(data: bytes) -> dict[str, VoicePrompt]:
-        return await loop.run_in_executor(encoding, read_uploaded, data, token2wav.codes)
+        return await loop.run_in_executor(encoding, read_uploaded, data, token2wav.speech_codes)
 
     plain = {name: partial(in_order, getattr(token2wav, name)) for name in ("step", "drop")}
     return {**plain, "open": open_row, "prepare": prepare, "encode": encode, "presets": given_presets,

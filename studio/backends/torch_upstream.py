@@ -36,9 +36,9 @@ class UpstreamToken2Wav:
         self._step_seconds = self._audio_seconds = 0.0
 
     @property
-    def codes(self) -> int:
-        """Speech tokens that the flow knows: 0 to one less."""
-        return self._flow.input_embedding.num_embeddings
+    def speech_codes(self) -> int:
+        """Speech tokens that the flow knows."""
+        return self._flow.config.speech_tokens
 
     @property
     def flow_steps(self) -> int:
