@@ -82,8 +82,7 @@ def test_owner_of_an_arena_chooses_when_its_visitors_see_the_leaderboard(open_ow
     field(page, "leaderboard").select_option("always")
     field(page, "leaderboard_votes").fill("7")
     for place, heat in enumerate(("0.5", "1.2")):
-        row = condition(page, place, f"heat {heat}", "speech")
-        row.locator("[data-part=settings]").fill(f"temperature={heat}")
+        setting(condition(page, place, f"heat {heat}", "speech"), "settings/temperature").fill(heat)
     page.locator("[data-part=keep]").click()
     page.locator("[data-part=edit]").click()
     expect(field(page, "leaderboard")).to_have_value("always")
