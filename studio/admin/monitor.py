@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Protocol
 
+from studio.admin.gpus import GpuMeter
 from studio.admin.kv_pages import kv_pages
 from studio.admin.processes import ProcessMeter
 from studio.engine.stats import EngineStats, HistogramSnapshot, InFlight, RequestSummary
@@ -19,7 +20,10 @@ SAMPLE_S = 1.0
 FINE_SAMPLES = 600
 COARSE_EVERY = 60
 COARSE_SAMPLES = 1440
-HISTORY = ("kv", "lm_tokens_per_s", "audio_s_per_s", "running", "waiting", "rows", "ttfa_p50_s", "cpu", "rss_mb")
+HISTORY = (
+    "kv", "lm_tokens_per_s", "audio_s_per_s", "running", "waiting", "rows", "ttfa_p50_s", "cpu", "rss_mb", "gpu_mb",
+    "gpu_use",
+)  # fmt: skip
 """What a chart may show; each is a number or None in a sample."""
 
 
@@ -40,9 +44,11 @@ class Monitor:
         processes: ProcessMeter,
         clock: Clock = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        gpus: GpuMeter | None = None,
     ) -> None:
         self._engine = engine
         self._processes = processes
+        self._gpus = gpus or GpuMeter(lambda: processes.pids)
         self._clock = clock
         self._sleep = sleep
         self._fine: deque[dict[str, Any]] = deque(maxlen=FINE_SAMPLES)
@@ -63,12 +69,15 @@ class Monitor:
         stats, now_s = await self._engine.stats(), self._clock()
         in_flight = self._engine.in_flight()
         sample = self._figures(stats, now_s)
+        # The driver may take its time; streams must not wait for it.
+        gpus = await asyncio.to_thread(self._gpus.look) if self._gpus.found else self._gpus.look()
+        sample |= totals_of(gpus["gpus"])
         self._before = (now_s, stats)
         self._fine.append(sample)
         self._taken += 1
         if self._taken % COARSE_EVERY == 0:
             self._coarse.append(_mean(list(self._fine)[-COARSE_EVERY:]))
-        self.live = json.dumps(view(stats, in_flight, sample, self._processes.parts()), allow_nan=False).encode()
+        self.live = json.dumps(view(stats, in_flight, sample, self._processes.parts(), gpus), allow_nan=False).encode()
 
     def history(self, span: str) -> dict[str, list[float | None]]:
         """Columns by name, the oldest first, "t" in seconds of the wall clock. span: "10m" or "24h"."""
@@ -94,7 +103,11 @@ class Monitor:
 
 
 def view(
-    stats: EngineStats, in_flight: Sequence[InFlight], sample: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]
+    stats: EngineStats,
+    in_flight: Sequence[InFlight],
+    sample: Mapping[str, Any],
+    parts: Sequence[Mapping[str, Any]],
+    gpus: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Everything that the tab shows of now."""
     lm = stats.lm
@@ -117,8 +130,18 @@ def view(
         "underruns": stats.underruns,
         "finished": dict(stats.finished),
         "processes": list(parts),
+        "gpus": dict(gpus),
         "in_flight": [asdict(request) for request in in_flight],
         "timeline": [bar(request) for request in stats.last_requests],
+    }
+
+
+def totals_of(gpus: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
+    """Memory held on all GPUs together and their mean use; None where there is no GPU, or it does not tell."""
+    uses = [gpu["use_ratio"] for gpu in gpus if gpu["use_ratio"] is not None]
+    return {
+        "gpu_mb": sum(gpu["used_mb"] for gpu in gpus) if gpus else None,
+        "gpu_use": sum(uses) / len(uses) if uses else None,
     }
 
 

@@ -1,4 +1,4 @@
-"""CPU and memory of the studio's processes, and of the GPU where there is one."""
+"""CPU and memory of the studio's processes, and which processes they are."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ class ProcessMeter:
         self._pids = pids
         self._known: dict[int, psutil.Process] = {}
         self._parts: list[dict[str, Any]] = []
+        self.pids: dict[str, frozenset[int]] = {}
+        """The processes of each part, as `total` found them."""
 
     def parts(self) -> list[dict[str, Any]]:
         """name, cpu (cores used since the last look) and rss_mb of each part, as `total` found them."""
@@ -24,7 +26,8 @@ class ProcessMeter:
     def total(self) -> dict[str, float]:
         """Look now; cores used and memory of all parts together."""
         self._parts = [self._measure(name, pid) for name, pid in {"web": os.getpid(), **self._pids()}.items()]
-        alive = {pid for part in self._parts for pid in part.pop("pids")}
+        self.pids = {part["name"]: frozenset(part.pop("pids")) for part in self._parts}
+        alive = frozenset[int]().union(*self.pids.values())
         self._known = {pid: process for pid, process in self._known.items() if pid in alive}
         return {name: sum(part[name] for part in self._parts) for name in ("cpu", "rss_mb")}
 
