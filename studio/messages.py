@@ -22,6 +22,12 @@ def catalogue(language: str) -> dict[str, str]:
     return json.loads((CATALOGUE / f"{language}.json").read_text(encoding="utf-8"))
 
 
+@cache
+def knob_effects() -> dict[str, str]:
+    """What the settings of the Admin tab do, in Chinese, by name; the settings table has them in English."""
+    return json.loads((CATALOGUE / "knobs_zh.json").read_text(encoding="utf-8"))
+
+
 def best_language(wanted: str | None) -> str:
     """ "zh" for any Chinese tag or Accept-Language that puts Chinese first, else "en"."""
     first = (wanted or "").split(",")[0].strip().lower()

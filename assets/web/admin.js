@@ -3,6 +3,7 @@ import { ask, loaded, say, sayIn } from "./page.js";
 import { drawBars, drawLine, STAGES } from "./admin_charts.js";
 import { showWays } from "./admin_door.js";
 import { Knobs } from "./admin_knobs.js";
+import { showGpus, showLadder } from "./admin_machine.js";
 import { table } from "./elements.js";
 
 const LOOK_MS = 1000, HISTORY_EVERY = 10;
@@ -15,6 +16,7 @@ const CHARTS = {
   kv: ["admin.page.kv", percent], lm_tokens_per_s: ["admin.page.lm", short], audio_s_per_s: ["admin.page.audio", short],
   running: ["admin.page.running", short], waiting: ["admin.page.waiting", short], ttfa_p50_s: ["admin.page.first_p50", seconds],
   cpu: ["admin.page.cpu", short], rss_mb: ["admin.page.memory", (value) => `${value.toFixed(0)} MB`],
+  gpu_mb: ["admin.page.gpu_memory", (value) => `${value.toFixed(0)} MB`], gpu_use: ["admin.page.gpu_use", percent],
 };
 
 export async function mountAdmin(root) {
@@ -110,6 +112,8 @@ class Admin {
     this.part("figures").replaceChildren(...figures.map(([key, value, ...notes]) => figure(say(key), value, notes.filter(Boolean))));
     this.showRequests(requests, new Map((pages?.shares ?? []).map((share) => [share.request_id, share])));
     this.showPages(pages);
+    showGpus(this.part("gpus"), rest.gpus);
+    showLadder(this.part("ladder"), rest.given_up, rest.places);
     drawBars(this.part("timeline"), timeline);
   }
 
@@ -150,6 +154,7 @@ class Admin {
     const history = await (await ask(`admin/history?span=${this.part("span").value}`)).json();
     const charts = this.part("charts");
     for (const [name, [key, written]] of Object.entries(CHARTS)) {
+      if (name.startsWith("gpu_") && !history[name].some((value) => value !== null)) continue;  // no GPU, no chart
       let chart = charts.querySelector(`[data-chart=${name}]`);
       if (!chart) { chart = chartOf(name, say(key)); charts.append(chart); }
       const most = drawLine(chart.querySelector("canvas"), history[name]);

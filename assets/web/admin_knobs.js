@@ -1,6 +1,8 @@
 // The settings of the Admin tab: fields made from /admin/knobs, previewed and applied; presets and the log of changes.
 import { ask, base, say } from "./page.js";
-import { table } from "./elements.js";
+import { element, table } from "./elements.js";
+
+const LASTING = ["idle", "failed", "asleep"];
 
 export class Knobs {
   constructor(part, failed) {
@@ -9,22 +11,27 @@ export class Knobs {
     on("preview", () => this.preview());
     on("apply", () => this.apply());
     on("save-preset", () => this.savePreset());
+    const ofLm = (name, does) => part(name).addEventListener("click", () => this.guarded(does, "lm-error"));
+    ofLm("forget", async () => { await ask("admin/lm/forget-prompts", { method: "POST" }); part("lm-told").textContent = say("admin.page.forgotten"); });
+    ofLm("sleep", async () => { await ask("admin/lm/sleep", { method: "POST" }); this.waiting = true; await this.follow(); });
+    ofLm("wake", async () => { await ask("admin/lm/wake", { method: "POST" }); this.waiting = true; await this.follow(); });
     part("presets").addEventListener("change", () => this.usePreset());
     part("export").href = new URL("admin/export?form=toml", base);
     part("export-env").href = new URL("admin/export?form=env", base);
   }
 
-  async guarded(does) {
-    this.tell("");
+  async guarded(does, place = "knob-error") {
+    this.tell("", undefined, place);
     try { await does(); } catch (error) {
       this.failed(error);
-      this.tell(error.told ?? say("status.lost"), error.param);
+      this.tell(error.told ?? say("status.lost"), error.param, place);
     }
   }
 
-  tell(text, name) {
-    this.part("knob-error").textContent = text;
-    this.part("knob-error").hidden = !text;
+  tell(text, name, place = "knob-error") {
+    this.part("lm-told").textContent = "";
+    this.part(place).textContent = text;
+    this.part(place).hidden = !text;
     for (const field of this.fields()) field.removeAttribute("aria-invalid");
     const field = name && this.part("knobs").querySelector(`[name=${CSS.escape(name)}]`);
     if (field) { field.setAttribute("aria-invalid", "true"); field.focus(); }
@@ -33,11 +40,17 @@ export class Knobs {
   fields() { return [...this.part("knobs").querySelectorAll("[name]")]; }
 
   async load() {
-    const { knobs } = await (await ask("admin/knobs")).json();
+    const { knobs, phase } = await (await ask("admin/knobs")).json();
     this.known = new Map(knobs.map((knob) => [knob.name, knob]));
     const heads = ["name", "value", "range", "effect", "acts"].map((name) => say(`admin.page.${name}`));
-    const rows = knobs.map((knob) => [knob.name, fieldOf(knob), rangeOf(knob), knob.effect, say(`admin.acts.${knob.acts}`)]);
-    this.part("knobs").replaceChildren(table(heads, rows));
+    const groups = [...new Set(knobs.map((knob) => knob.group))];
+    this.part("knobs").replaceChildren(...groups.flatMap((group) => [
+      element("h3", {}, say(`admin.group.${group}`)),
+      element("div", { class: "admin-scroll" }, table(heads, knobs.filter((knob) => knob.group === group).map((knob) => [
+        knob.name, fieldOf(knob), rangeOf(knob), knob.effect, say(`admin.acts.${knob.acts}`),
+      ]))),
+    ]));
+    this.showPhase(phase);
     await Promise.all([this.loadPresets(), this.loadLog()]);
   }
 
@@ -78,13 +91,21 @@ export class Knobs {
     const { phase, reason } = await (await ask("admin/changes")).json();
     const told = say(`admin.phase.${phase}`);
     this.part("plan").textContent = phase === "idle" && reason ? say("admin.page.rolled_back", { reason }) : told;
+    if (this.showPhase(phase)) { this.waiting = false; await this.load(); }
+  }
+
+  // Buttons as the phase allows; whether it is one that lasts.
+  showPhase(phase) {
     this.part("apply").disabled = !["idle", "failed"].includes(phase);
-    if (["idle", "failed"].includes(phase)) { this.waiting = false; await this.load(); }
+    this.part("sleep").hidden = phase === "asleep";
+    this.part("wake").hidden = phase !== "asleep";
+    if (phase === "asleep") this.part("lm-told").textContent = say("admin.phase.asleep");
+    return LASTING.includes(phase);
   }
 
   async loadLog() {
     const { changes, phase } = await (await ask("admin/changes")).json();
-    if (!["idle", "failed"].includes(phase)) this.waiting = true;  // begun on another page
+    if (!LASTING.includes(phase)) this.waiting = true;  // begun on another page
     const heads = ["when", "who", "before", "after", "outcome", "predicted"].map((name) => say(`admin.page.${name}`));
     const rows = changes.map((change) => [
       new Date(1000 * change.at_s).toLocaleString(), change.who, settingsOf(change.before), settingsOf(change.after),
@@ -129,7 +150,7 @@ function fieldOf(knob) {
   } else {
     field = document.createElement("input");
     field.type = knob.kind === "bool" ? "checkbox" : knob.kind === "str" ? "text" : "number";
-    if (field.type === "number") field.step = knob.kind === "int" ? 1 : "any";
+    if (field.type === "number") field.step = knob.step ?? (knob.kind === "int" ? 1 : "any");
   }
   field.name = knob.name;
   field.setAttribute("aria-label", knob.name);

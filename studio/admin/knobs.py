@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from studio.combinations import Place, misfit
 from studio.errors import InvalidRequest
+from studio.messages import knob_effects
 from studio.settings import Settings, extra, table
 
 WORKER_OF_GROUP = {"lm": "lm", "token2wav": "token2wav"}
@@ -35,8 +36,9 @@ def worker_of(name: str) -> str | None:
     return WORKER_OF_GROUP.get(extra(info, "group")) if acts(name) == "restart" else None
 
 
-def rows(settings: Settings) -> list[dict[str, object]]:
+def rows(settings: Settings, language: str = "en") -> list[dict[str, object]]:
     """The table as clients see it: name, group, unit, range, default, present value, effect, when it acts."""
+    effects = knob_effects() if language == "zh" else {}
     found: list[dict[str, object]] = []
     for name, info in tunable().items():
         bounds = {
@@ -47,7 +49,7 @@ def rows(settings: Settings) -> list[dict[str, object]]:
         found.append({
             "name": name, "group": extra(info, "group"), "unit": extra(info, "unit"),
             "least": bounds.get("ge"), "most": bounds.get("le"), "step": bounds.get("multiple_of"), "choices": kinds,
-            "default": info.default, "value": getattr(settings, name), "effect": info.description,
+            "default": info.default, "value": getattr(settings, name), "effect": effects.get(name, info.description),
             "kind": _kind(info.annotation), "acts": acts(name),
         })  # fmt: skip
     return found

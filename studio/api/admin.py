@@ -16,6 +16,7 @@ from studio.admin.knobs import rows, tunable
 from studio.admin.log import ChangeLog
 from studio.admin.office import Office
 from studio.admin.tuning import Tuning
+from studio.api.errors import language_of
 from studio.api.listening_series import include_series
 from studio.api.sign_in import let_in, sign_in_router
 from studio.engine.engine import Engine
@@ -102,8 +103,9 @@ def include_tuning(router: APIRouter, tuning: Tuning, log: ChangeLog, who: Calla
     """Knobs, changes, presets and export."""
 
     @router.get("/knobs")
-    async def knobs() -> JSONResponse:
-        return JSONResponse({"knobs": rows(tuning.settings), **progress(tuning)}, headers=NO_STORE)
+    async def knobs(request: Request) -> JSONResponse:
+        table = rows(tuning.settings, language_of(request))
+        return JSONResponse({"knobs": table, **progress(tuning)}, headers=NO_STORE)
 
     @router.post("/preview")
     async def preview(wanted: Wanted) -> dict[str, object]:

@@ -18,7 +18,7 @@ import torch
 from studio.errors import CheckpointError
 from studio.models.pickle_file import read_pickle
 
-_SAFETENSORS_NAMES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
+_SAFETENSORS_NAMES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int32: "I32"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,6 +77,24 @@ def test_half_precision_stays_half(convert, tensors):
         assert {opened.get_slice(n).get_dtype() for n in opened.keys()} == {"F16"}  # noqa: SIM118
 
 
+def test_quantised_layers_pass_as_they_are_where_the_config_says_how(convert, tensors, tmp_path):
+    """AWQ's and GPTQ's packed layers are vLLM's to read; our own tables stay in floats."""
+    linear = [n for n in tensors if ".layers." in n and n.endswith("proj.weight")]
+    packed = {n: v for n, v in tensors.items() if n not in linear}
+    for name in linear:
+        packed[name.replace("weight", "qweight")] = torch.arange(8, dtype=torch.int32).reshape(2, 4)
+        packed[name.replace("weight", "scales")] = torch.ones(2, 4, dtype=torch.float16)
+    stated = json.loads(CONFIG.read_text()) | {"quantization_config": {"quant_method": "awq", "bits": 4}}
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(stated))
+    for file in ("llm.pt", "llm.safetensors"):
+        folder = convert(packed, file, config).folder
+        assert_same_values(folder, packed)
+        assert json.loads((folder / "config.json").read_text())["quantization_config"]["quant_method"] == "awq"
+    with pytest.raises(CheckpointError, match=r"proj\.weight is missing"):
+        convert(packed)  # of a config that does not say so
+
+
 def test_safetensors_input_gives_the_same_values(convert, tensors):
     tensors.pop("llm.model.lm_head.weight")  # tied; safetensors files leave it out
     assert_same_values(convert(tensors, "llm.safetensors").folder, tensors)

@@ -10,6 +10,7 @@ from studio.admin.knobs import acts, rows, tunable, worker_of
 from studio.backends.vllm_compat import EngineOptions
 from studio.backends.vllm_lm import LmSettings
 from studio.combinations import GPU_ONLY
+from studio.messages import knob_effects
 from studio.settings import Settings
 
 LIVE = {
@@ -75,3 +76,9 @@ def test_the_lm_worker_takes_what_is_set() -> None:
     values = Settings(quantization="fp8", kv_cache_dtype="fp8", enable_prefix_caching=False).for_worker()
     options = LmSettings.of(values | {"device": "cuda"}).engine_options()
     assert (options.quantization, options.kv_cache_dtype, options.enable_prefix_caching) == ("fp8", "fp8", False)
+
+
+def test_every_effect_is_told_in_chinese_too() -> None:
+    assert knob_effects().keys() == tunable().keys()
+    told = {str(row["name"]): row["effect"] for row in rows(Settings(), "zh")}
+    assert told["max_num_seqs"] == knob_effects()["max_num_seqs"]

@@ -33,6 +33,8 @@ _CONTROL = "llm_embedding.weight"
 _HEAD = "llm_decoder.weight"
 _BIAS = "llm_decoder.bias"
 _STACK = "llm.model.model."
+_PACKED = ("qweight", "qzeros", "scales", "g_idx")
+"""What stands in place of a linear layer's weight in an AWQ or GPTQ checkpoint; its shapes are vLLM's to judge."""
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 _KEPT = (
     "model_type",
@@ -51,6 +53,7 @@ _KEPT = (
     "use_sliding_window",
     "attention_dropout",
     "initializer_range",
+    "quantization_config",
 )
 
 
@@ -111,6 +114,9 @@ def check_tensors(source: TensorFile, config: Mapping[str, Any]) -> SpeechLmLayo
     speech_rows = source.shapes[_SPEECH][0]
     version = 2 if _CONTROL in source.shapes or _BIAS in source.shapes else 3
     expected = _expected_shapes(config, hidden, speech_rows, version)
+    packed = _packed(source, config)
+    for name in packed:
+        expected.pop(f"{name.rpartition('.')[0]}.weight", None)
     for name in sorted(expected):
         if name not in source.shapes:
             if name == _TIED:
@@ -123,7 +129,7 @@ def check_tensors(source: TensorFile, config: Mapping[str, Any]) -> SpeechLmLayo
         if source.dtypes[name] not in _FLOATS:
             raise _misfit(source, name, f"holds {source.dtypes[name]}, expected float32, float16 or bfloat16")
     for name in sorted(source.shapes):
-        if name not in expected:
+        if name not in expected and name not in packed:
             raise _misfit(source, name, "is not part of this model")
     end_ids = END_IDS if version == 2 else END_IDS_3
     if speech_rows <= end_ids:
@@ -169,6 +175,14 @@ def _expected_shapes(
     for i in range(int(config["num_hidden_layers"])):
         expected.update({f"{_STACK}layers.{i}.{name}": shape for name, shape in layer.items()})
     return expected
+
+
+def _packed(source: TensorFile, config: Mapping[str, Any]) -> set[str]:
+    """Tensors of quantised linear layers; none unless the config says how they are quantised."""
+    if not config.get("quantization_config"):
+        return set()
+    layers = {n for n in source.shapes if n.startswith(_STACK + "layers.")}
+    return {name for name in layers if name.rpartition(".")[2] in _PACKED}
 
 
 def _misfit(source: TensorFile, tensor: str, problem: str) -> CheckpointError:

@@ -21,6 +21,9 @@ TEMPLATE = """<div class='admin' data-state='closed'>
 <div data-part='inside' hidden>
 <div class='admin-head'><button type='button' data-part='leave' data-say='admin.page.leave'></button></div>
 <section><h2 data-say='admin.page.now'></h2><dl class='admin-figures' data-part='figures'></dl></section>
+<section><h2 data-say='admin.page.gpus'></h2><div data-part='gpus'></div></section>
+<section><h2 data-say='admin.page.ladder'></h2><ol class='admin-ladder' data-part='ladder'></ol>
+<p data-say='admin.page.ladder_note'></p></section>
 <section><h2><select data-part='span' data-say-label='admin.page.history'>
 <option value='10m' data-say='admin.page.charts'></option>
 <option value='24h' data-say='admin.page.day'></option></select></h2>
@@ -35,7 +38,7 @@ TEMPLATE = """<div class='admin' data-state='closed'>
  role='img' data-say-label='admin.page.timeline'></canvas>
 <p class='admin-legend' data-part='legend'></p></section>
 <section><h2 data-say='admin.page.knobs'></h2>
-<div class='admin-scroll' data-part='knobs'></div>
+<div class='admin-knobs' data-part='knobs'></div>
 <p role='status' aria-live='polite' data-part='plan'></p>
 <p class='field-error' role='alert' data-part='knob-error' hidden></p>
 <label class='admin-check'><input type='checkbox' data-part='abort'>
@@ -49,6 +52,12 @@ TEMPLATE = """<div class='admin' data-state='closed'>
 <select data-part='presets' data-say-label='admin.page.load'></select>
 <a data-part='export' download='studio.toml' data-say='admin.page.export'></a>
 <a data-part='export-env' download='studio.env' data-say='admin.page.export_env'></a></p></section>
+<section><h2 data-say='admin.page.lm_actions'></h2>
+<p class='admin-buttons'><button type='button' data-part='forget' data-say='admin.page.forget_prompts'></button>
+<button type='button' data-part='sleep' data-say='admin.page.sleep'></button>
+<button type='button' data-part='wake' data-say='admin.page.wake' hidden></button></p>
+<p role='status' aria-live='polite' data-part='lm-told'></p>
+<p class='field-error' role='alert' data-part='lm-error' hidden></p></section>
 <section><h2 data-say='admin.page.log'></h2>
 <div class='admin-scroll' data-part='log'></div></section>
 </div></div>"""
