@@ -25,7 +25,6 @@ from studio.api.admin import admin_router
 from studio.api.arriving import arriving_router
 from studio.api.bundles import bundles_router
 from studio.api.checks import TakeChecks, checks_router
-from studio.api.client_functions import ClientFunctions
 from studio.api.clips import clips_router
 from studio.api.conversion import conversion_router
 from studio.api.designs import designs_router
@@ -35,6 +34,7 @@ from studio.api.jobs import jobs_router
 from studio.api.limits import BodyLimit
 from studio.api.line_request import LineRequests
 from studio.api.listening_room import install_listening
+from studio.api.own_routes import OwnRoutes
 from studio.api.pronunciations import pronunciations_router
 from studio.api.scripts import scripts_router
 from studio.api.service import service_router
@@ -245,6 +245,5 @@ def _with_page(app: FastAPI, rooms: Rooms) -> FastAPI:
     from studio.ui.blocks import build_page
     from studio.ui.mount import mount_page
 
-    functions = ClientFunctions(rooms.speaking, rooms.voices, rooms.guard.client_of)
-    page = build_page(rooms.voices, rooms.prompts, rooms.settings, rooms.ears, functions)
+    page = build_page(rooms.voices, rooms.prompts, rooms.settings, rooms.ears, OwnRoutes(app))
     return mount_page(app, page)

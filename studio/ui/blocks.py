@@ -13,7 +13,8 @@ from studio.library.store import VoiceStore
 from studio.messages import catalogue
 from studio.protocols import Ears
 from studio.settings import Settings
-from studio.ui.client_api import Functions, client_api
+from studio.ui.client_api import Routes, client_api
+from studio.ui.client_files import client_files
 from studio.ui.scripts import mount_script
 from studio.ui.tabs.admin import admin_tab
 from studio.ui.tabs.listening import listening_tab
@@ -85,7 +86,7 @@ class Page:
 
 
 def build_page(
-    store: VoiceStore, prompts: VoicePrompts, settings: Settings, ears: Ears, functions: Functions
+    store: VoiceStore, prompts: VoicePrompts, settings: Settings, ears: Ears, routes: Routes
 ) -> Page:
     """All tabs; queue() limits are ours to set since Gradio's default runs one event at a time."""
     i18n = translations()
@@ -112,7 +113,8 @@ def build_page(
                 listening_tab()
             with gr.Tab(i18n("tab.admin"), id="admin", elem_id="tab-admin"):
                 admin_tab(settings)
-        client_api(functions)
+        client_api(routes)
+        client_files(routes)
         blocks.load(fn=None, outputs=tabs, js=OPEN_TAB)
         wire_restore(restore, tabs, speech.text, source.voice, store)
         gr.Markdown(i18n("page.footer"), elem_id="footer")

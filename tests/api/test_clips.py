@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +24,7 @@ from studio.audio.decode import decode_clip
 from studio.speech import SPEAKER_DIM
 from tests.api.conftest import Service, clip_bytes
 from tests.faulty_clips import clean, clips_with, noisy, wav
+from tests.real_studio import ROOT
 
 TYPED = "The harbor was calm at dawn, and a few small boats were already heading out to sea."
 
@@ -129,6 +133,21 @@ def test_clip_doctor_reads_formats_of_any_rate(service: Service, audio_format: s
     assert post(service, "check", clip_bytes(4, rate_hz, audio_format)).json()["usable"]
 
 
+@pytest.mark.parametrize("present", [False, True])
+def test_absent_ffmpeg_is_said_at_start_with_the_remedy(tmp_path: Path, present: bool) -> None:
+    """By app.py itself, before all else; it ends here since there is no checkpoint to go on with."""
+    if present:
+        (tmp_path / "ffmpeg").write_text("#!/bin/sh\n")
+        (tmp_path / "ffmpeg").chmod(0o755)
+    command = [sys.executable, "app.py", "--model-dir", str(tmp_path), "--data-dir", str(tmp_path / "data")]
+    run = subprocess.run(
+        command, env={**os.environ, "PATH": str(tmp_path)}, cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 1 and "cosyvoice2.yaml is missing" in run.stderr
+    said = "ffmpeg is not installed, so m4a and webm clips cannot be read: apt-get install ffmpeg. wav, flac"
+    assert (said in run.stderr) is not present
+
+
 def test_absent_ffmpeg_is_said_on_the_page_and_wav_and_flac_still_work(start_service, monkeypatch) -> None:
     monkeypatch.setattr(ffmpeg.shutil, "which", lambda name: None)
     service = start_service()
@@ -136,8 +155,11 @@ def test_absent_ffmpeg_is_said_on_the_page_and_wav_and_flac_still_work(start_ser
     assert "ffmpeg-note" in page
     assert post(service, "check", clip_bytes(4)).json()["usable"]
     assert post(service, "check", clip_bytes(4, audio_format="FLAC")).json()["usable"]
-    m4a = post(service, "check", b"\0\0\0\x20ftypM4A " + bytes(400))
-    assert "apt-get install ffmpeg" in m4a.json()["error"]["message"]
+    m4a = b"\0\0\0\x20ftypM4A " + bytes(400)
+    sent = {"files": {"audio_sample": ("clip.m4a", m4a)}, "data": {"ref_text": "hello", "name": "M", "consent": "yes"}}
+    for reply in post(service, "check", m4a), httpx.post(f"{service.url}/v1/audio/voices", **sent):
+        assert reply.status_code == 422
+        assert "apt-get install ffmpeg). wav and flac work without it" in reply.json()["error"]["message"]
 
 
 def test_clip_functions_of_gradio_client_have_stable_names(service: Service, tmp_path: Path) -> None:

@@ -72,6 +72,18 @@ class StudioPage:
         expect(self.verdict).to_contain_text(_JUDGED)
         self.transcript.fill(transcript)
 
+    def drop(self, file: Path, on: Locator) -> None:
+        """Drop a file from outside the browser, as from a folder; the browser itself makes the events."""
+        on.scroll_into_view_if_needed()
+        box = on.bounding_box()
+        assert box is not None
+        at = {"x": box["x"] + box["width"] / 2, "y": box["y"] + box["height"] / 2}
+        data = {"items": [], "files": [str(file)], "dragOperationsMask": 1}
+        session = self.page.context.new_cdp_session(self.page)
+        for kind in ("dragEnter", "dragOver", "drop"):
+            session.send("Input.dispatchDragEvent", {"type": kind, **at, "data": data})
+        session.detach()
+
     def record(self) -> None:
         """Speak four seconds into the microphone; the recorder's own clock tells when."""
         clip = self.page.locator("#clip")

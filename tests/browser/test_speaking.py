@@ -58,6 +58,15 @@ def test_uploaded_clip_speaks(page: StudioPage) -> None:
     check_whole(page.hear("This is the voice of the clip."), page)
 
 
+def test_dropped_clip_speaks(page: StudioPage) -> None:
+    page.open_clone()
+    page.drop(CLIP, page.page.locator("#clip").get_by_text("Drop Audio Here"))
+    expect(page.verdict).to_contain_text("ready to clone")
+    expect(page.page.locator("#restore .restore")).to_be_hidden()  # what is dropped there is no file of settings
+    page.transcript.fill(TRANSCRIPT)
+    check_whole(page.hear("This is the voice of the dropped clip."), page)
+
+
 def test_recording_of_the_microphone_speaks(page: StudioPage) -> None:
     page.open_clone()
     page.record()

@@ -218,13 +218,6 @@ def test_takes_tab_has_no_fault_of_access_and_fits_a_phone(open_on_fakes: OpenPa
 
 
 def drop(page: StudioPage, file: Path) -> None:
-    """Drop a file on the page's title, as from a folder."""
-    data = page.page.evaluate_handle(
-        """([bytes, name]) => { const data = new DataTransfer();
-           data.items.add(new File([new Uint8Array(bytes)], name)); return data; }""",
-        [list(file.read_bytes()), file.name],
-    )
+    """Drop a file on the page's title."""
     page.page.wait_for_selector("#restore [data-ready]", state="attached")
-    title = page.page.locator("#title")
-    for kind in ("dragover", "drop"):
-        title.dispatch_event(kind, {"dataTransfer": data})
+    page.drop(file, page.page.locator("#title"))

@@ -11,7 +11,6 @@ from studio.library.store import VoiceStore
 from studio.ui import voices
 from studio.ui.scripts import mount_script
 from studio.ui.tabs.events import QUIET, language_of
-from studio.ui.voice_functions import voice_functions
 
 WEB = Path(__file__).resolve().parents[3] / "assets" / "web"
 
@@ -27,7 +26,6 @@ def voices_tab(i18n: gr.I18n, store: VoiceStore, voice: gr.Dropdown) -> None:
                 template = (WEB / f"{name}.html").read_text(encoding="utf-8")
                 script = mount_script(mount, name)
                 gr.HTML(html_template=template, js_on_load=script, elem_id=name, padding=False)
-    voice_functions(store)
     refresh = gr.Button(visible="hidden", elem_id="voices-refresh")
 
     async def on_refresh(picked: str | None, request: gr.Request) -> Any:
