@@ -24,12 +24,12 @@ from studio.errors import CheckpointError
 from studio.hub.download import Download
 from studio.hub.listing import Repository
 from studio.library.prompts import VoicePrompts
-from studio.library.starters import add_starters, in_order
+from studio.library.starters import add_starters, first_in_order
 from studio.library.store import VoiceStore
 from studio.messages import render
 from studio.settings import Settings, exit_on_error
 from studio.setup.registration import ensure_registered
-from studio.speech import SAMPLE_RATE_HZ, ServedModel, SynthesisRequest
+from studio.speech import ServedModel, VoicePrompt
 from studio.text.frontend import TextFrontend
 
 ROOT = Path(__file__).resolve().parent
@@ -84,15 +84,12 @@ def build(settings: Settings) -> FastAPI:
         checkpoint.interleaved,
     )
 
-    async def self_test() -> float:
-        prompt = await prompts.of(in_order(store, "en")[0])
-        request = SynthesisRequest("One, two, three.", prompt, client="admin")
-        async with await engine.try_out(request) as stream:
-            return sum([len(chunk.samples) async for chunk in stream]) / SAMPLE_RATE_HZ
+    async def first_voice() -> VoicePrompt:
+        return await prompts.of(first_in_order(store, "en"))
 
     workers = {"lm": lm_worker, "token2wav": token2wav_worker}
     sizes = LmSizes.of(checkpoint)
-    office = open_office(engine, workers, settings, model, checkpoint.sampling, sizes, self_test)
+    office = open_office(engine, workers, settings, model, checkpoint.sampling, sizes, first_voice)
     ears = EarsClient(ears_worker, settings.asr_model)
     return build_web(engine, store, prompts, settings, model, ears, office=office)
 

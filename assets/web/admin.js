@@ -3,6 +3,7 @@ import { ask, loaded, say, sayIn } from "./page.js";
 import { drawBars, drawLine, STAGES } from "./admin_charts.js";
 import { showWays } from "./admin_door.js";
 import { Knobs } from "./admin_knobs.js";
+import { Lab } from "./admin_lab.js";
 import { showGpus, showLadder } from "./admin_machine.js";
 import { table } from "./elements.js";
 
@@ -31,6 +32,7 @@ class Admin {
     this.root = root;
     this.part = (name) => root.querySelector(`[data-part=${name}]`);
     this.knobs = new Knobs(this.part, (error) => this.failed(error));
+    this.lab = new Lab(this.part("lab"), (error) => this.failed(error), () => this.knobs.loadLog());
     this.looks = 0;
     showWays(this.part);
     this.part("door").addEventListener("submit", (event) => { event.preventDefault(); this.enter(); });
@@ -78,7 +80,7 @@ class Admin {
       if (this.root.dataset.state !== "open") await this.open();
       this.show(live);
       if (this.looks++ % HISTORY_EVERY === 0) await this.showHistory();
-      this.knobs.follow();
+      await Promise.all([this.knobs.follow(), this.lab.follow()]);
     } catch (error) {
       if (error.status === 401) { this.close(); return; }
     }
@@ -90,7 +92,7 @@ class Admin {
     this.part("inside").hidden = false;
     this.root.dataset.state = "open";
     this.looks = 0;
-    await this.knobs.load();
+    await Promise.all([this.knobs.load(), this.lab.look()]);
   }
 
   show({ now, lm, pages, token2wav, in_flight: requests, timeline, ...rest }) {

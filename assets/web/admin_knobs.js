@@ -67,13 +67,18 @@ export class Knobs {
   async preview() {
     const changes = this.changes();
     if (!Object.keys(changes).length) { this.part("plan").textContent = say("admin.page.unchanged"); return; }
-    const plan = await (await ask("admin/preview", { method: "POST", body: { changes } })).json();
+    const [prompt_s, clip_s] = ["prompt-s", "clip-s"].map((name) => Number(this.part(name).value));
+    const plan = await (await ask("admin/preview", { method: "POST", body: { changes, prompt_s, clip_s } })).json();
     const { before, after } = plan;
     const told = say("admin.page.would", {
       names: plan.names.join(", "), restart: say(plan.workers.length ? "admin.page.would_restart" : "admin.page.would_not"),
       before: before.kv_blocks, after: after.kv_blocks, streams_before: before.streams, streams_after: after.streams, bound: after.bound,
     });
-    this.part("plan").textContent = after.fits ? told : `${told} ${say("admin.page.does_not_fit")}`;
+    const would = say("admin.page.would_be", {
+      flow: (after.flow_bytes / 1e6).toFixed(0), first_before: seconds(before.first_audio_s), first_after: seconds(after.first_audio_s),
+      rate_before: number(before.audio_s_per_s), rate_after: number(after.audio_s_per_s), memory_before: megabytes(before.lm_mb), memory_after: megabytes(after.lm_mb),
+    });
+    this.part("plan").textContent = [told, would, after.fits ? "" : say("admin.page.does_not_fit")].join(" ").trim();
   }
 
   async apply() {
@@ -106,10 +111,10 @@ export class Knobs {
   async loadLog() {
     const { changes, phase } = await (await ask("admin/changes")).json();
     if (!LASTING.includes(phase)) this.waiting = true;  // begun on another page
-    const heads = ["when", "who", "before", "after", "outcome", "predicted"].map((name) => say(`admin.page.${name}`));
+    const heads = ["when", "who", "before", "after", "outcome", "told"].map((name) => say(`admin.page.${name}`));
     const rows = changes.map((change) => [
       new Date(1000 * change.at_s).toLocaleString(), change.who, settingsOf(change.before), settingsOf(change.after),
-      `${say(`admin.outcome.${change.outcome}`)} ${change.reason}`, `${change.predicted.kv_blocks} / ${change.found.kv_blocks ?? "–"}`,
+      `${say(`admin.outcome.${change.outcome}`)} ${change.reason}`, against(change),
     ]);
     this.part("log").replaceChildren(rows.length ? table(heads, rows) : "–");
   }
@@ -133,6 +138,17 @@ export class Knobs {
     const settings = this.presets[this.part("presets").value] ?? {};
     for (const field of this.fields()) if (field.name in settings) write(field, settings[field.name]);
   }
+}
+
+const known = (shown) => (value) => (value === null || value === undefined ? "–" : shown(value));
+const seconds = known((value) => `${value.toFixed(2)} s`), number = known((value) => value.toFixed(2));
+const megabytes = known((value) => `${value.toFixed(0)} MB`), whole = known(String);
+const FIGURES = { kv_blocks: whole, kv_tokens: whole, lm_mb: megabytes, first_audio_s: seconds, audio_s_per_s: number };
+
+// What the planner said of a change, and what came of it.
+function against({ predicted, found }) {
+  const told = Object.entries(FIGURES).filter(([name]) => name in predicted);
+  return told.map(([name, shown]) => `${shown(predicted[name])} / ${shown(found[name])}`).join("; ") || "–";
 }
 
 const settingsOf = (values) => Object.entries(values).map(([name, value]) => `${name} = ${value ?? "–"}`).join(", ");

@@ -45,14 +45,20 @@ def rows(settings: Settings, language: str = "en") -> list[dict[str, object]]:
             kind: getattr(rule, kind) for rule in info.metadata for kind in ("ge", "le", "multiple_of")
             if hasattr(rule, kind)
         }
-        kinds = get_args(info.annotation) if get_origin(info.annotation) is Literal else None
         found.append({
             "name": name, "group": extra(info, "group"), "unit": extra(info, "unit"),
-            "least": bounds.get("ge"), "most": bounds.get("le"), "step": bounds.get("multiple_of"), "choices": kinds,
+            "least": bounds.get("ge"), "most": bounds.get("le"), "step": bounds.get("multiple_of"),
+            "choices": choices(name) or None,
             "default": info.default, "value": getattr(settings, name), "effect": effects.get(name, info.description),
             "kind": _kind(info.annotation), "acts": acts(name),
         })  # fmt: skip
     return found
+
+
+def choices(name: str) -> tuple[str, ...]:
+    """What a setting may be that is one of a few words; none for others."""
+    annotation = table()[name].annotation
+    return get_args(annotation) if get_origin(annotation) is Literal else ()
 
 
 def _kind(annotation: Any) -> str:

@@ -7,22 +7,27 @@ import logging
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from studio.admin.access import AdminAccess
+from studio.admin.lab import Lab, hear
+from studio.admin.lab_runs import LabRuns
 from studio.admin.log import ChangeLog
 from studio.admin.monitor import Monitor
-from studio.admin.planner import LmSizes, Machine, Plan, plan
+from studio.admin.planner import SHARED, LmSizes, Machine, Plan, Workload, plan
 from studio.admin.processes import ProcessMeter
 from studio.admin.rest import Rest
 from studio.admin.sign_in import SignIn, sign_in_of
 from studio.admin.tuning import TunedWorker, Tuning
+from studio.bench.texts import BY_SECONDS
 from studio.engine.engine import Engine, EngineLimits
 from studio.engine.token_hop import HopSchedule
 from studio.settings import Settings
-from studio.speech import Sampling, ServedModel
+from studio.speech import Sampling, ServedModel, SynthesisRequest, VoicePrompt
 
-SelfTest = Callable[[], Awaitable[float]]
+TRIED = BY_SECONDS[3][0]
+"""What a try of new settings says; `tuning.SELF_TEST` knows how long it is."""
+Voice = Callable[[], Awaitable[VoicePrompt]]
 
 
 def limits_of(settings: Settings) -> EngineLimits:
@@ -47,18 +52,21 @@ class Office:
     tuning: Tuning
     rest: Rest
     log: ChangeLog
+    lab: Lab
     sign_in: SignIn | None = None
     """None where no provider is set, or none of its people is an administrator."""
     _sampling: asyncio.Task[None] | None = field(default=None, repr=False)
 
     def start(self) -> None:
         """Begin to sample; without a password, print the token that lets one person in."""
+        self.lab.open()
         if self.access.token:
             sys.stdout.write(f"Admin tab: this token lets you in once: {self.access.token}\n")
             sys.stdout.flush()
         self._sampling = asyncio.create_task(self.monitor.run(), name="admin monitor")
 
     async def close(self) -> None:
+        await self.lab.close()
         await self.tuning.close()
         if self._sampling is not None:
             self._sampling.cancel()
@@ -73,18 +81,24 @@ def open_office(
     model: ServedModel,
     defaults: Sampling,
     sizes: LmSizes,
-    self_test: SelfTest,
+    voice: Voice,
 ) -> Office:
-    """workers: "lm" and "token2wav". defaults: the checkpoint's own sampling. self_test: speaks past the line."""
+    """workers: "lm" and "token2wav". defaults: the checkpoint's own sampling. voice: whose tries and loads are spoken.
+
+    voice raises VoiceNotFound where there is none.
+    """
     log = ChangeLog(settings.folder("admin"))
 
-    def planned(wanted: Settings) -> Plan:
-        facts = workers["lm"].state.facts
-        device = str(facts.get("device", "cpu"))
-        measured = engine.measured_rate()
-        first_s = engine.first_sound_s if measured is not None else None
-        memory_bytes = int(facts.get("gpu_memory_bytes", 0))
-        return plan(wanted, sizes, Machine(device, memory_bytes, measured, first_s))
+    def machine() -> Machine:
+        lm, token2wav = (workers[name].state.facts for name in ("lm", "token2wav"))
+        device = str(lm.get("device", "cpu"))
+        return Machine(
+            device, int(lm.get("gpu_memory_bytes", 0)), engine.costs(SHARED[device]), meter.memory_mb().get("lm"),
+            tuning.settings, int(token2wav.get("flow_frame_bytes", 0)),
+        )  # fmt: skip
+
+    def planned(wanted: Settings, workload: Workload) -> Plan:
+        return plan(wanted, sizes, machine(), workload)
 
     def apply(wanted: Settings) -> None:
         engine.limit(limits_of(wanted))
@@ -94,7 +108,17 @@ def open_office(
     def pids() -> dict[str, int]:
         return {name: worker.state.pid for name, worker in workers.items() if worker.state.pid is not None}
 
-    tuning = Tuning(engine, workers, settings, log, planned, apply, self_test)
+    async def ask(text: str, seed: int, client: str) -> SynthesisRequest:
+        return SynthesisRequest(text, await voice(), replace(model.sampling, seed=seed), client=client)
+
+    async def self_test() -> dict[str, float]:
+        request = await ask(TRIED, 0, "admin")
+        play = await hear(await engine.try_out(request), time.monotonic())
+        return {"first_audio_s": play.ttfa_s, "audio_s_per_s": play.audio_s / play.ended_s}
+
+    meter = ProcessMeter(pids)
+    tuning = Tuning(engine, workers, settings, log, planned, apply, self_test, meter.memory_mb)
+    lab = Lab(engine, tuning, LabRuns(settings.folder("admin")), ask)
     access = AdminAccess(settings.admin_password, time.monotonic)
-    monitor, rest = Monitor(engine, ProcessMeter(pids)), Rest(engine.lm, tuning)
-    return Office(access, monitor, tuning, rest, log, sign_in_of(settings))
+    monitor, rest = Monitor(engine, meter), Rest(engine.lm, tuning)
+    return Office(access, monitor, tuning, rest, log, lab, sign_in_of(settings))

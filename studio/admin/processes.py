@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -31,12 +32,18 @@ class ProcessMeter:
         self._known = {pid: process for pid, process in self._known.items() if pid in alive}
         return {name: sum(part[name] for part in self._parts) for name in ("cpu", "rss_mb")}
 
+    def memory_mb(self) -> dict[str, float]:
+        """Resident memory of each part now; none of a part that is not running."""
+        found = {}
+        for name, pid in {"web": os.getpid(), **self._pids()}.items():
+            with contextlib.suppress(psutil.Error):  # it has just ended
+                found[name] = round(sum(p.memory_info().rss for p in _family(pid)) / 1e6, 1)
+        return found
+
     def _measure(self, name: str, pid: int) -> dict[str, Any]:
         part: dict[str, Any] = {"name": name, "cpu": 0.0, "rss_mb": 0.0, "pids": []}
         try:
-            whole = [psutil.Process(pid)]
-            if pid != os.getpid():  # whose children are the workers
-                whole += whole[0].children(recursive=True)
+            whole = _family(pid)
         except psutil.Error:
             return part
         for found in whole:
@@ -48,3 +55,9 @@ class ProcessMeter:
             except psutil.Error:
                 continue  # it has just ended
         return part
+
+
+def _family(pid: int) -> list[psutil.Process]:
+    """A process and its descendants; of ours only itself, for its children are the workers. Raises psutil.Error."""
+    process = psutil.Process(pid)
+    return [process] if pid == os.getpid() else [process, *process.children(recursive=True)]

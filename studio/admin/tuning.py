@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from studio.admin.knobs import changed, worker_of
 from studio.admin.log import ChangeLog
-from studio.admin.planner import Plan
+from studio.admin.planner import USUAL, Plan, Workload
 from studio.combinations import Place
 from studio.engine.worker import WorkerState
 from studio.errors import AdminBusy, InvalidRequest, StudioError
@@ -26,6 +26,8 @@ T = TypeVar("T")
 
 SELF_TEST_TIMEOUT_S = 120.0
 """Speech that does not end in this time counts as a failed try; a slow CPU needs seconds."""
+SELF_TEST = Workload(clip_s=3.0, streams=1)
+"""The sentence of the try, as the planner sees it."""
 Phase = Literal[
     "idle", "holding", "restarting", "testing", "lent", "returning", "rolling back", "failed", "asleep"
 ]  # fmt: skip
@@ -70,14 +72,18 @@ class Tuning:
     workers: Mapping[str, TunedWorker]
     settings: Settings
     log: ChangeLog
-    plan: Callable[[Settings], Plan]
+    plan: Callable[[Settings, Workload], Plan]
     apply: Callable[[Settings], None]
-    self_test: Callable[[], Awaitable[float]]
+    self_test: Callable[[], Awaitable[Mapping[str, float]]]
+    """Speaks SELF_TEST past the line; gives figures of the plan as they turned out."""
+    memory_mb: Callable[[], Mapping[str, float]]
     drain_timeout_s: float = 180.0
     """How long those who run are waited for before they are ended."""
     phase: Phase = "idle"
     reason: str = ""
     """Why the last change was taken back; empty after one that went well."""
+    lab_runs: bool = False
+    """A run of the lab owns the settings: nobody else changes them meanwhile."""
     _task: asyncio.Task[Any] | None = field(default=None, repr=False)
 
     @property
@@ -85,20 +91,23 @@ class Tuning:
         facts = self.workers["lm"].state.facts
         return Place(str(facts.get("device", "cpu")), int(facts.get("gpus", 0)), str(facts.get("quantized", "")))
 
-    def preview(self, changes: Mapping[str, object]) -> Preview:
+    def preview(self, changes: Mapping[str, object], workload: Workload = USUAL) -> Preview:
         """Raises: InvalidRequest naming the setting and the bound that it broke."""
         new = changed(self.settings, changes, self.place)
         names = tuple(n for n in changes if getattr(new, n) != getattr(self.settings, n))
         workers = tuple(sorted({worker for n in names if (worker := worker_of(n))}))
-        return Preview(new, names, workers, self.plan(self.settings), self.plan(new))
+        return Preview(new, names, workers, self.plan(self.settings, workload), self.plan(new, workload))
 
-    def begin(self, changes: Mapping[str, object], who: str, *, abort: bool = False, force: bool = False) -> Preview:
+    def begin(
+        self, changes: Mapping[str, object], who: str, *, abort: bool = False, force: bool = False, lab: bool = False
+    ) -> Preview:
         """Start a change; `phase` and the log tell how it goes.
 
         abort: end the requests that run in place of waiting for them. force: try what the planner says cannot fit.
+        lab: asked by the run of the lab that owns the settings.
         Raises: InvalidRequest for what cannot be; AdminBusy while another change is under way. Nothing was begun.
         """
-        preview = self.possible(changes, force=force)
+        preview = self.possible(changes, force=force, lab=lab)
         self.occupy(self._change(preview, who, abort))
         return preview
 
@@ -107,9 +116,9 @@ class Tuning:
         self._task = task = asyncio.create_task(work, name="tuning")
         return task
 
-    def possible(self, changes: Mapping[str, object], *, force: bool = False) -> Preview:
+    def possible(self, changes: Mapping[str, object], *, force: bool = False, lab: bool = False) -> Preview:
         """The preview of a change that could begin now. Raises as `begin`."""
-        self._refuse_while_busy()
+        self.refuse_while_busy(lab=lab)
         preview = self.preview(changes)
         if "lm" in preview.workers and not preview.after.fits and not force:
             tokens, wanted = preview.after.kv_tokens, preview.settings.max_model_len
@@ -118,7 +127,7 @@ class Tuning:
 
     def begin_rest(self, sleep: Callable[[], Awaitable[None]], who: str) -> None:
         """Let new requests wait, wait for those that run, then sleep; `phase` tells. Raises AdminBusy."""
-        self._refuse_while_busy()
+        self.refuse_while_busy()
         self.occupy(self._rest(sleep, who))
 
     async def end_rest(self, wake: Callable[[], Awaitable[None]], who: str) -> None:
@@ -130,7 +139,10 @@ class Tuning:
         self.engine.release()
         self._log_sleep(who, False)
 
-    def _refuse_while_busy(self) -> None:
+    def refuse_while_busy(self, *, lab: bool = False) -> None:
+        """Raises: AdminBusy while settings change, the LM sleeps, or the lab owns the settings and is not who asks."""
+        if self.lab_runs and not lab:
+            raise AdminBusy("lab.running")
         if self.phase == "asleep":
             raise AdminBusy("admin.asleep")
         if self._task is not None and not self._task.done():
@@ -149,7 +161,7 @@ class Tuning:
         self._log_sleep(who, True)
 
     def _log_sleep(self, who: str, asleep: bool) -> None:
-        plan = asdict(self.plan(self.settings))
+        plan = asdict(self.plan(self.settings, USUAL))
         self.log.add(who, {"asleep": not asleep}, {"asleep": asleep}, "applied", "", plan, self.found())
 
     async def settled(self) -> None:
@@ -165,11 +177,13 @@ class Tuning:
     async def _change(self, preview: Preview, who: str, abort: bool) -> None:
         old, new = self.settings, preview.settings
         outcome, self.reason = "applied", ""
+        predicted = asdict(self.plan(new, SELF_TEST))
+        tried: Mapping[str, float] = {}
         try:
             if preview.workers:
                 self.phase = "holding"
                 await self.hold(abort)
-                await self.restart(preview.workers, new)
+                tried = await self.restart(preview.workers, new)
             self.apply(new)
             self.settings = new
         except Exception as error:  # whatever it is, the last good settings must come back
@@ -182,7 +196,8 @@ class Tuning:
         self.phase = "failed" if outcome == "failed" else "idle"
         before, after = ({name: getattr(s, name) for name in preview.names} for s in (old, new))
         logger.warning("settings %s by %s: %s %s", outcome, who, after, self.reason)
-        self.log.add(who, before, after, outcome, self.reason, asdict(preview.after), self.found())
+        found = {**self.found(), **tried}
+        self.log.add(who, before, after, outcome, self.reason, predicted, found)
 
     async def hold(self, abort: bool) -> None:
         """Let new requests wait; those that run and do not end in time are ended, so that no one listener rules."""
@@ -191,11 +206,12 @@ class Tuning:
         except TimeoutError:
             await asyncio.wait_for(self.engine.hold(abort=True), self.drain_timeout_s)
 
-    async def restart(self, names: tuple[str, ...], settings: Settings) -> None:
+    async def restart(self, names: tuple[str, ...], settings: Settings) -> Mapping[str, float]:
+        """Start workers with settings and try them; gives figures of the plan as they turned out."""
         self.phase = "restarting"
         await self.start(names, settings)
         self.phase = "testing"
-        await asyncio.wait_for(self.self_test(), SELF_TEST_TIMEOUT_S)
+        return await asyncio.wait_for(self.self_test(), SELF_TEST_TIMEOUT_S)
 
     async def start(self, names: tuple[str, ...], settings: Settings) -> None:
         await asyncio.gather(*(self.workers[name].restart(settings.for_worker()) for name in names))
@@ -212,7 +228,9 @@ class Tuning:
             return "failed"
         return "rolled back"
 
-    def found(self) -> dict[str, object]:
-        """The figures of the plan that the workers know after their start."""
+    def found(self) -> dict[str, Any]:
+        """Figures of the plan as they are now; None where no worker has told them."""
         facts = self.workers["lm"].state.facts
-        return {"kv_blocks": facts.get("kv_cache_blocks"), "block_size_tokens": facts.get("block_size_tokens")}
+        blocks, size = facts.get("kv_cache_blocks"), facts.get("block_size_tokens")
+        tokens = blocks * size if blocks and size else None
+        return {"kv_blocks": blocks, "kv_tokens": tokens, "lm_mb": self.memory_mb().get("lm")}

@@ -13,10 +13,11 @@ from pydantic import BaseModel, Field
 
 from studio.admin.access import ADMIN_COOKIE
 from studio.admin.knobs import rows, tunable
-from studio.admin.log import ChangeLog
 from studio.admin.office import Office
+from studio.admin.planner import Workload
 from studio.admin.tuning import Tuning
 from studio.api.errors import language_of
+from studio.api.lab import include_lab
 from studio.api.listening_series import include_series
 from studio.api.sign_in import let_in, sign_in_router
 from studio.engine.engine import Engine
@@ -38,6 +39,14 @@ class Wanted(BaseModel):
     changes: Changes
     running: Literal["drain", "abort"] = "drain"
     force: bool = False
+
+
+class Previewed(BaseModel):
+    """A change to be planned for clips and prompts of such lengths."""
+
+    changes: Changes
+    prompt_s: Annotated[float, Field(ge=0.5, le=30)] = 5.0
+    clip_s: Annotated[float, Field(ge=0.5, le=60)] = 8.0
 
 
 class Preset(BaseModel):
@@ -89,7 +98,8 @@ def admin_router(office: Office, engine: Engine, listening: ListeningRoom) -> AP
             await office.rest.wake(who(request))
         return progress(office.tuning)
 
-    include_tuning(router, office.tuning, office.log, who)
+    include_tuning(router, office, who)
+    include_lab(router, office.lab, who)
     include_series(router, listening, who)
     both = APIRouter()
     both.include_router(open_router)
@@ -99,8 +109,10 @@ def admin_router(office: Office, engine: Engine, listening: ListeningRoom) -> AP
     return both
 
 
-def include_tuning(router: APIRouter, tuning: Tuning, log: ChangeLog, who: Callable[[Request], str]) -> None:
+def include_tuning(router: APIRouter, office: Office, who: Callable[[Request], str]) -> None:
     """Knobs, changes, presets and export."""
+
+    tuning, log = office.tuning, office.log
 
     @router.get("/knobs")
     async def knobs(request: Request) -> JSONResponse:
@@ -108,8 +120,8 @@ def include_tuning(router: APIRouter, tuning: Tuning, log: ChangeLog, who: Calla
         return JSONResponse({"knobs": table, **progress(tuning)}, headers=NO_STORE)
 
     @router.post("/preview")
-    async def preview(wanted: Wanted) -> dict[str, object]:
-        found = tuning.preview(wanted.changes)
+    async def preview(wanted: Previewed) -> dict[str, object]:
+        found = tuning.preview(wanted.changes, Workload(wanted.prompt_s, wanted.clip_s))
         return {
             "names": found.names, "workers": found.workers,
             "before": asdict(found.before), "after": asdict(found.after),

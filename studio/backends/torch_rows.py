@@ -72,6 +72,8 @@ class TorchToken2Wav:
         self._runs = Runs(self._ladder, lambda row: self._rows[row.row_id].joint, self._relieve)
         self._steps = self._rows_stepped = 0
         self._step_seconds = self._audio_seconds = 0.0
+        self.flow_frame_bytes = 0
+        """What the flow keeps of a mel frame, of a prompt or spoken; known after `warm_up`."""
 
     @property
     def speech_codes(self) -> int:
@@ -159,6 +161,8 @@ class TorchToken2Wav:
         first = self.open("warm-up", voice, 0)
         tokens = np.zeros(first, np.int32)
         self.step([RowStep("warm-up", tokens, np.zeros(LOOKAHEAD_TOKENS, np.int32), False)])
+        cached = self._voices.get(voice)
+        self.flow_frame_bytes = cached.bytes // max(1, cached.frames)
         self.step([RowStep("warm-up", np.zeros(BLOCK_TOKENS, np.int32), np.zeros(0, np.int32), True)])
         self._voices.forget(voice.key)
         self._steps = self._rows_stepped = 0

@@ -126,6 +126,7 @@ async def _setup(settings: dict[str, Any], report: Report) -> Service:
         "threads": threads,
         "flow_steps": token2wav.flow_steps,
         "prompt_encoder": encoder.provider,
+        "flow_frame_bytes": token2wav.flow_frame_bytes,
         "start_s": round(time.monotonic() - began_s, 2),
     }
     return Service(_handlers(token2wav, encoder, stepping, presets), facts=facts)

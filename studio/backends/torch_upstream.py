@@ -26,6 +26,9 @@ logger = logging.getLogger(__name__)
 class UpstreamToken2Wav:
     """Rows by id; one hop for all of them, as upstream has it. Owner: the one thread that calls it."""
 
+    flow_frame_bytes = 0
+    """It keeps nothing of a frame."""
+
     def __init__(self, flow: Flow, hift: Hift, *, device: str = "cpu") -> None:
         self._device = torch.device(device)
         self._flow = flow.to(self._device).eval()

@@ -11,6 +11,8 @@ import asyncio
 import json
 import sys
 from collections.abc import Sequence
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -19,7 +21,7 @@ import httpx
 from studio.bench import pages, service
 from studio.bench.conditions import conditions
 from studio.bench.figures import row, table
-from studio.bench.load import ANSWER_TIMEOUT_S, Line, Load, closed_loop
+from studio.bench.load import ANSWER_TIMEOUT_S, Load, closed_loop, lines_of, speak
 from studio.bench.texts import BY_SECONDS
 
 Row = dict[str, object]
@@ -81,9 +83,8 @@ async def measured(args: argparse.Namespace, url: str) -> Row:
         if voice is None:
             raise SystemExit(f"no voice {args.voice}; there are: {', '.join(v['name'] for v in voices)}")
         parts = _local_processes(url)
-        await closed_loop(
-            client, lines(voice["id"], args.seconds, 2, first_seed=9000), 1
-        )  # warm, not counted
+        warming = islice(lines_of(voice["id"], args.seconds, first_seed=9000), 2)
+        await closed_loop(partial(speak, client), warming, 1)  # not counted
         rows = [await one_load(client, voice["id"], args.seconds, int(n), args.plays, parts)
                 for n in args.streams.split(",")]  # fmt: skip
         found: Row = {"voice": voice["name"], "rows": rows}
@@ -98,7 +99,7 @@ async def one_load(
 ) -> Row:
     """One row: so many plays, so many at a time, with the CPU seconds that each part used for a second of sound."""
     before = service.cpu_s(parts)
-    load = await closed_loop(client, lines(voice, seconds, plays), streams)
+    load = await closed_loop(partial(speak, client), islice(lines_of(voice, seconds), plays), streams)
     for failure in load.failures:
         print(f"failed: {failure}", file=sys.stderr)
     figures = {"text_s": seconds, **row(streams, load.plays, len(load.failures), load.wall_s)}
@@ -111,12 +112,6 @@ def _cpu_per_audio_s(load: Load, before: dict[str, float], parts: dict[str, list
     audio_s = sum(play.audio_s for play in load.plays)
     after = service.cpu_s(parts)
     return {name: (after[name] - before[name]) / audio_s for name in parts} if audio_s else {}
-
-
-def lines(voice: str, seconds: int, count: int, first_seed: int = 1) -> list[Line]:
-    """So many requests of texts of about this length; seeds differ, so no two are the same."""
-    texts = BY_SECONDS[seconds]
-    return [Line(texts[n % len(texts)], voice, first_seed + n) for n in range(count)]
 
 
 def _local_processes(url: str) -> dict[str, list]:

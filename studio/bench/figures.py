@@ -12,9 +12,8 @@ from studio.engine.rates import least_prebuffer_s
 
 @dataclass(frozen=True, slots=True)
 class Play:
-    """One request that was heard. Times in seconds since it was sent; began_s by the load's clock."""
+    """One request that was heard. Times in seconds since it was sent."""
 
-    began_s: float
     arrivals: tuple[Arrival, ...]
     ended_s: float
     prebuffer_s: float

@@ -1,19 +1,24 @@
-"""Requests over HTTP as the page sends them, and how they came back. It judges nothing; `figures.py` does."""
+"""A load of requests and how they came back, over HTTP or however else they are spoken. `figures.py` judges them."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import cycle
 
 import httpx
 
 from studio.bench.figures import Play
 from studio.bench.playback import Arrival
+from studio.bench.texts import BY_SECONDS
+from studio.errors import NoSpeech, StudioError
+from studio.protocols import Clock
 from studio.speech import SAMPLE_RATE_HZ
 
 ANSWER_TIMEOUT_S = 300.0
+PATH = "/v1/audio/speech"
 BYTES_PER_SECOND = 2 * SAMPLE_RATE_HZ
 
 
@@ -35,41 +40,69 @@ class Load:
     wall_s: float
 
 
-async def closed_loop(client: httpx.AsyncClient, lines: Sequence[Line], streams: int) -> Load:
+Speak = Callable[[Line], Awaitable[Play]]
+"""Speaks one line and listens to its end. Raises httpx.HTTPError or StudioError for one that was not heard out."""
+
+
+async def closed_loop(speak: Speak, lines: Iterable[Line], streams: int) -> Load:
     """Speak all lines, so many at a time, the next one as soon as one has ended. Never retries."""
-    waiting = list(reversed(lines))
+    waiting = iter(lines)
     plays: list[Play] = []
     failures: list[str] = []
     start_s = time.monotonic()
 
     async def listener() -> None:
-        while waiting:
+        for line in waiting:
             try:
-                plays.append(await speak(client, waiting.pop(), start_s))
-            except httpx.HTTPError as error:
+                plays.append(await speak(line))
+            except (httpx.HTTPError, StudioError) as error:
                 failures.append(f"{type(error).__name__}: {error}")
 
-    await asyncio.gather(*(listener() for _ in range(streams)))
+    async with asyncio.TaskGroup() as group:  # which ends all of them with whoever is cancelled
+        for _ in range(streams):
+            group.create_task(listener())
     return Load(tuple(plays), tuple(failures), time.monotonic() - start_s)
 
 
-async def speak(client: httpx.AsyncClient, line: Line, start_s: float) -> Play:
-    """One request, listened to as it comes.
+def for_seconds(seconds: float, lines: Iterable[Line], clock: Clock = time.monotonic) -> Iterator[Line]:
+    """Lines until so many seconds have passed from now; at least one, however slow the machine."""
+    end_s = clock() + seconds
+    for line in lines:
+        yield line
+        if clock() >= end_s:
+            return
 
-    Raises: httpx.HTTPError if it is refused, breaks off or says nothing.
+
+def lines_of(voice: str, seconds: int, first_seed: int = 1) -> Iterator[Line]:
+    """Requests without end, of texts of about this length; seeds differ, so no two are the same."""
+    texts = cycle(BY_SECONDS[seconds])
+    return (Line(text, voice, seed) for seed, text in enumerate(texts, first_seed))
+
+
+def body_of(line: Line) -> dict[str, object]:
+    """The JSON that POST /v1/audio/speech takes."""
+    return {"input": line.text, "voice": line.voice, "seed": line.seed, "response_format": "pcm"}
+
+
+async def speak(client: httpx.AsyncClient, line: Line) -> Play:
+    """One request over HTTP, listened to as it comes.
+
+    Raises: httpx.HTTPError if it is refused or breaks off, NoSpeech if it says nothing.
     """
-    body = {"input": line.text, "voice": line.voice, "seed": line.seed, "response_format": "pcm"}
-    arrivals: list[Arrival] = []
     sent_s = time.monotonic()
-    async with client.stream("POST", "/v1/audio/speech", json=body) as reply:
+    async with client.stream("POST", PATH, json=body_of(line)) as reply:
         if reply.is_error:
             await reply.aread()
             raise httpx.HTTPStatusError(
                 f"{reply.status_code} {reply.text[:300]}", request=reply.request, response=reply
             )
-        async for part in reply.aiter_raw():
-            arrivals.append(Arrival(time.monotonic() - sent_s, len(part) / BYTES_PER_SECOND))
+        lengths_s = (len(part) / BYTES_PER_SECOND async for part in reply.aiter_raw())
+        return await listened(lengths_s, sent_s, float(reply.headers.get("X-Prebuffer-Ms", 0)) / 1000)
+
+
+async def listened(lengths_s: AsyncIterator[float], sent_s: float, prebuffer_s: float) -> Play:
+    """Hear sound out, noting when each chunk came. lengths_s: of the chunks; sent_s: monotonic. Raises NoSpeech."""
+    arrivals = [Arrival(time.monotonic() - sent_s, audio_s) async for audio_s in lengths_s]
     if not arrivals:
-        raise httpx.RemoteProtocolError("the reply holds no sound")
-    prebuffer_s = float(reply.headers.get("X-Prebuffer-Ms", 0)) / 1000
-    return Play(sent_s - start_s, tuple(arrivals), time.monotonic() - sent_s, prebuffer_s)
+        raise NoSpeech("speech.none")
+    return Play(tuple(arrivals), time.monotonic() - sent_s, prebuffer_s)

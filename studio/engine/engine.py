@@ -35,6 +35,7 @@ from studio.engine.sources import (
     of_words,
 )
 from studio.engine.stats import EngineState, EngineStats, InFlight, Recorder, RequestSummary
+from studio.engine.step_cost import Costs, LmMeter, StepCost
 from studio.engine.stream import SpeechStream
 from studio.engine.token_hop import USUAL_HOPS, HopSchedule
 from studio.engine.utterance import EngineParts, Utterance
@@ -45,7 +46,7 @@ from studio.errors import (
     StudioError,
     SynthesisError,
 )
-from studio.protocols import Clock, Rung, SpeechLM, Token2Wav
+from studio.protocols import Clock, RowStep, Rung, SpeechLM, Token2Wav
 from studio.speech import Segment, SynthesisRequest, VoicingRequest
 
 logger = logging.getLogger(__name__)
@@ -85,7 +86,8 @@ class Engine:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         limits = limits or EngineLimits()
-        self.lm = LmLedger(lm)
+        self._lm_cost, self._token2wav_cost = StepCost(), StepCost()
+        self.lm = LmLedger(lm, LmMeter(self._lm_cost, clock))
         """For whoever looks after it; requests go through `submit`."""
         self._token2wav = token2wav
         self._text = text_frontend
@@ -96,9 +98,8 @@ class Engine:
         self._admission = Admission(limits.max_running, limits.queue_size, limits.max_per_client)
         self._encoding = Admission(1, limits.queue_size, limits.max_per_client)
         self._voicing = Voicing(
-            token2wav, RowScheduler(limits.max_batch_rows, limits.hops), clock, self._recorder.stepped,
-            self._gave_up, sleep,
-        )  # fmt: skip
+            token2wav, RowScheduler(limits.max_batch_rows, limits.hops), clock, self._stepped, self._gave_up, sleep
+        )
         self._voicing.batch_wait_s = limits.batch_wait_s
         self._parts = EngineParts(
             self._voicing, clock, sleep, limits.max_ahead_s, limits.listener_timeout_s, silent_tokens
@@ -190,6 +191,10 @@ class Engine:
         utterance.promised_s = self._outlook.eta_s(utterance)
         return utterance.stream
 
+    def costs(self, shared: float) -> Costs:
+        """What a step of each stage cost since its worker's start. shared: see `StepCost.line`."""
+        return Costs(self._lm_cost.line(shared), self._token2wav_cost.line(shared))
+
     async def try_out(self, request: SynthesisRequest) -> SpeechStream:
         """Begin to speak past the line, also while places are held; the caller must close the stream."""
         ticket = Ticket(self._admission, uuid.uuid4().hex[:16], request.client)
@@ -277,11 +282,6 @@ class Engine:
         self._crew.held = False
         self._admission.release()
 
-    @property
-    def first_sound_s(self) -> float:
-        """Seconds from a place to the first sound, lately."""
-        return self._rates.first_sound_s
-
     def report_underruns(self, count: int) -> None:
         """A player ran dry so many times."""
         self._recorder.underruns += count
@@ -341,8 +341,15 @@ class Engine:
         if rung != "smaller_batch":
             self._admission.narrow()
 
+    def _stepped(self, steps: Sequence[RowStep], seconds: float) -> None:
+        self._recorder.stepped(len(steps), seconds)
+        if tokens := sum(len(step.tokens) for step in steps):
+            self._token2wav_cost.add(tokens, seconds)
+
     def _worker_ready(self) -> None:
         self._rates.worker_started()
+        self._lm_cost.forget()
+        self._token2wav_cost.forget()
         if self._text_warming is None:
             # Not before: until then the page is being loaded, and the first worker leaves a core free.
             self._text_warming = asyncio.create_task(asyncio.to_thread(self._text.warm))

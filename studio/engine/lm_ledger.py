@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
+from studio.engine.step_cost import LmMeter
 from studio.protocols import LmPrompt, LmStats, LmTurn, SpeechLM, TokenDelta
 from studio.speech import Sampling
 
@@ -24,8 +25,9 @@ class KvHeld:
 class LmLedger:
     """A SpeechLM that keeps the books of another. Owner: the engine's event loop."""
 
-    def __init__(self, lm: SpeechLM) -> None:
+    def __init__(self, lm: SpeechLM, meter: LmMeter) -> None:
         self._lm = lm
+        self._meter = meter
         self._held: dict[str, KvHeld] = {}
 
     def held(self, request_id: str) -> KvHeld:
@@ -37,14 +39,17 @@ class LmLedger:
         self, prompt: LmPrompt | LmTurn, sampling: Sampling, request_id: str
     ) -> AsyncIterator[TokenDelta]:
         held = self._held[request_id] = _begun(prompt)
+        self._meter.rows(len(self._held))
         generated = self._lm.generate(prompt, sampling, request_id)
         try:
             async with contextlib.aclosing(generated):  # type: ignore[type-var]
                 async for delta in generated:
                     held.tokens += len(delta.tokens)
+                    self._meter.came(len(delta.tokens))
                     yield delta
         finally:
             self._held.pop(request_id, None)
+            self._meter.rows(len(self._held))
 
     async def abort(self, request_id: str) -> None:
         await self._lm.abort(request_id)

@@ -17,6 +17,9 @@ from studio.speech import Float32, VoicePrompt
 
 logger = logging.getLogger(__name__)
 
+OnStep = Callable[[Sequence[RowStep], float], None]
+"""Told of each step that went well, and how many seconds it took."""
+
 
 class Row:
     """One segment of a request on its way through token2wav. Owner: its request."""
@@ -84,11 +87,11 @@ class Voicing:
         token2wav: Token2Wav,
         scheduler: RowScheduler,
         clock: Clock,
-        on_step: Callable[[int, float], None],
+        on_step: OnStep,
         on_given_up: Callable[[Rung], None],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """on_step: told of each step's rows and seconds. on_given_up: of each thing that is given up for memory."""
+        """on_given_up: told: of each thing that is given up for memory."""
         self._token2wav = token2wav
         self.scheduler = scheduler
         self._clock = clock
@@ -143,7 +146,7 @@ class Voicing:
             except Exception as error:
                 self._fail(steps, error)
                 continue
-            self._on_step(len(steps), self._clock() - began_s)
+            self._on_step(steps, self._clock() - began_s)
             self._deliver(steps, results)
 
     def _deliver(self, steps: Sequence[RowStep], results: Sequence[StepResult]) -> None:

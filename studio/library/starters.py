@@ -8,7 +8,7 @@ from pathlib import Path
 
 import soundfile
 
-from studio.errors import VoiceConflict
+from studio.errors import VoiceConflict, VoiceNotFound
 from studio.library.store import VoiceStore
 from studio.library.voice import Voice
 
@@ -41,6 +41,13 @@ def in_order(store: VoiceStore, language: str) -> list[Voice]:
         return not starter, starter and voice.language != language, at
 
     return sorted(store.all(), key=place)
+
+
+def first_in_order(store: VoiceStore, language: str) -> Voice:
+    """Raises: VoiceNotFound in an empty library."""
+    if not (found := in_order(store, language)):
+        raise VoiceNotFound("voice.library_empty")
+    return found[0]
 
 
 def add_starters(store: VoiceStore, folder: Path) -> int:

@@ -34,7 +34,7 @@ from studio.errors import EngineNotReady, InvalidRequest
 from studio.library.prompts import VoicePrompts
 from studio.library.store import VoiceStore
 from studio.settings import load
-from studio.speech import SAMPLE_RATE_HZ, Segment, ServedModel, SynthesisRequest
+from studio.speech import Segment, ServedModel, SynthesisRequest, VoicePrompt
 from studio.text import normalize, pauses
 
 
@@ -199,13 +199,11 @@ def serve(
     ears, clock = ScriptedEars(), WallClock()
     model = ServedModel("fake-model")
 
-    async def self_test() -> float:
-        request = SynthesisRequest("one two", voice_prompt("tester"), client="admin")
-        async with await engine.try_out(request) as stream:
-            return sum([len(chunk.samples) async for chunk in stream]) / SAMPLE_RATE_HZ
+    async def voice() -> VoicePrompt:
+        return voice_prompt("tester")
 
     workers = {"lm": worker, "token2wav": ScriptedWorker("token2wav")}
-    office = open_office(engine, workers, settings, model, model.sampling, LmSizes(8, 2, 64, 0), self_test)
+    office = open_office(engine, workers, settings, model, model.sampling, LmSizes(8, 2, 64, 0), voice)
     app = build_web(engine, store, prompts, settings, model, ears, clock, office)
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))

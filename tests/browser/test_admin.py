@@ -124,6 +124,20 @@ def test_engine_restarts_under_two_waiting_requests_and_a_bad_value_is_taken_bac
     assert after[0].status_code == 200
 
 
+def test_load_from_the_tab_is_measured_on_the_real_engine(admin: Page) -> None:
+    admin.locator("#admin [name=lab_values]").fill("1")
+    admin.locator("#admin [name=lab_seconds]").fill("1")
+    admin.locator("#admin [name=lab_text_s]").select_option("3")
+    admin.locator("#admin [data-part=lab-start]").click()
+    run = admin.locator("#admin [data-part=lab-runs] details").first
+    expect(run.locator("summary")).to_contain_text("finished", timeout=WAIT_MS)
+    heads = run.locator("th").all_inner_texts()
+    figures = dict(zip(heads, run.locator("tbody td").all_inner_texts(), strict=True))
+    assert (figures["streams"], figures["failures"], figures["outcome"]) == ("1", "0", "measured")
+    # The planner has the costs of a step from what was spoken before.
+    assert all(float(figures[name]) > 0 for name in ("ttfa_p50_ms", "audio_s_per_s", "planned_ttfa_ms"))
+
+
 def test_tab_fits_a_phone_and_speaks_chinese(open_page: OpenPage) -> None:
     page = enter(open_page(locale="zh-CN", theme="dark", viewport=PHONE))
     expect(page.locator("#admin h2").first).to_have_text("现在")

@@ -14,19 +14,20 @@ from studio.admin.access import FAILURE_WINDOW_S, SESSION_S, AdminAccess
 from studio.admin.knobs import rows, tunable, worker_of
 from studio.admin.kv_pages import kv_pages
 from studio.admin.monitor import COARSE_EVERY, FINE_SAMPLES, Monitor
-from studio.admin.planner import LmSizes, Machine, plan
+from studio.admin.planner import LmSizes, Machine, Workload, plan
 from studio.admin.processes import ProcessMeter
 from studio.admin.provider import Client, Provider
 from studio.admin.sign_in import FLOW_S, Answer, SignIn
 from studio.backends.fake import ManualClock
 from studio.checkpoint import TOKENIZER_FOLDER, Checkpoint
 from studio.engine.stats import EngineState, EngineStats, Histogram, InFlight
+from studio.engine.step_cost import CostLine, Costs
 from studio.errors import AdminLocked, AdminRefused, CheckpointError
 from studio.protocols import LmStats
 from studio.settings import Settings
 
 SIZES = LmSizes(layers=8, kv_heads=2, head_size=64, weight_bytes=10**9)
-CPU = Machine("cpu", 0, None, None)
+CPU = Machine("cpu")
 
 
 def in_flight(name: str, tokens: int, prefix: int, voice: str = "v") -> InFlight:
@@ -89,19 +90,23 @@ def test_a_broken_config_of_the_lm_names_the_file_and_the_remedy(tmp_path: Path,
 def test_plan_names_what_binds_and_whether_a_request_fits() -> None:
     few = plan(Settings(max_num_seqs=3), SIZES, CPU)
     assert (few.streams, few.bound) == (3, "max_num_seqs")
-    slow = plan(Settings(), SIZES, Machine("cpu", 0, 2.2, 0.8))
-    assert (slow.streams, slow.bound, slow.audio_s_per_s) == (2, "measured_rate", 2.2)
+        # The LM makes a token in 12 ms, and 20 ms for two of them; token2wav a second of sound in 0.3 s, two in 0.7 s.
+    costs = Costs(CostLine(0.004, 0.008), CostLine(-0.1, 0.016))
+    slow = plan(Settings(), SIZES, Machine("cpu", costs=costs), Workload(clip_s=6.0, streams=1))
+    assert (slow.streams, slow.bound) == (2, "token2wav")
+    assert slow.first_audio_s == pytest.approx(28 * 0.012 + 0.3)
+    assert slow.audio_s_per_s == pytest.approx(6 / (28 * 0.012 + 0.3 + 5 * 0.3))
     assert not plan(Settings(kv_cache_gib=0.05, max_model_len=32768), SIZES, CPU).fits
 
 
 def test_plan_of_a_gpu_leaves_room_for_the_weights() -> None:
-    gpu = Machine("cuda", 10 * 10**9, None, None)
+    gpu = Machine("cuda", 10 * 10**9)
     found = plan(Settings(gpu_memory_utilization=0.5), SIZES, gpu)
     assert found.kv_blocks == (5 * 10**9 - 10**9) // (32 * 2 * 8 * 2 * 64 * 2)
 
 
 def test_plan_of_a_gpu_that_told_no_memory_refuses_nothing() -> None:
-    assert plan(Settings(), SIZES, Machine("cuda", 0, None, None)).fits
+    assert plan(Settings(), SIZES, Machine("cuda")).fits
 
 
 def test_sessions_end_by_themselves_and_failures_are_forgiven_in_time() -> None:

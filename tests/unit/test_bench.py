@@ -53,7 +53,7 @@ def test_gaps_are_counted_each() -> None:
 )
 def test_least_prebuffer_leaves_no_gap_and_less_does(came: list[Arrival]) -> None:
     ended_s = came[-1].at_s
-    least_s = Play(0.0, tuple(came), ended_s, 0.0).least_prebuffer_s()
+    least_s = Play(tuple(came), ended_s, 0.0).least_prebuffer_s()
     assert play(came, least_s, ended_s).underruns == 0
     assert least_s == 0 or play(came, least_s - 0.01, ended_s).underruns > 0
 
@@ -65,8 +65,8 @@ def test_percentile_is_a_value_that_occurred() -> None:
 
 
 def test_row_counts_sound_against_the_whole_loads_time() -> None:
-    smooth = Play(0.0, tuple(arrivals((0.5, 0.5), (0.8, 1.5))), 0.8, prebuffer_s=0.0)
-    broken = Play(0.0, tuple(arrivals((1.0, 0.5), (2.0, 1.5))), 2.0, prebuffer_s=0.5)
+    smooth = Play(tuple(arrivals((0.5, 0.5), (0.8, 1.5))), 0.8, prebuffer_s=0.0)
+    broken = Play(tuple(arrivals((1.0, 0.5), (2.0, 1.5))), 2.0, prebuffer_s=0.5)
     figures = row(2, [smooth, broken], failures=1, wall_s=2.0)
     assert figures["audio_s_per_s"] == 2.0 and figures["clip_s"] == 2.0
     assert (figures["ttfa_p50_ms"], figures["ttfa_p95_ms"]) == (500, 1000)

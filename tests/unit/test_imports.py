@@ -41,7 +41,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "checks": NOUNS - {"settings"} | {"audio", "text"},
     "listening": NOUNS - {"settings"} | {"audio", "text"},
     "metrics": NOUNS | {"engine"},
-    "admin": NOUNS | {"engine"},
+    "admin": NOUNS | {"engine", "bench"},
     "api": SERVED,
     "ui": SERVED,
     "training": NOUNS - {"settings"} | {"models", "audio", "text"},

@@ -41,6 +41,10 @@ TEMPLATE = """<div class='admin' data-state='closed'>
 <div class='admin-knobs' data-part='knobs'></div>
 <p role='status' aria-live='polite' data-part='plan'></p>
 <p class='field-error' role='alert' data-part='knob-error' hidden></p>
+<p class='admin-buttons'><label><span data-say='admin.page.prompt_s'></span>
+<input type='number' data-part='prompt-s' value='5' min='0.5' max='30' step='any'></label>
+<label><span data-say='admin.page.clip_s'></span>
+<input type='number' data-part='clip-s' value='8' min='0.5' max='60' step='any'></label></p>
 <label class='admin-check'><input type='checkbox' data-part='abort'>
 <span data-say='admin.page.abort_running'></span></label>
 <label class='admin-check'><input type='checkbox' data-part='force'><span data-say='admin.page.force'></span></label>
@@ -58,6 +62,7 @@ TEMPLATE = """<div class='admin' data-state='closed'>
 <button type='button' data-part='wake' data-say='admin.page.wake' hidden></button></p>
 <p role='status' aria-live='polite' data-part='lm-told'></p>
 <p class='field-error' role='alert' data-part='lm-error' hidden></p></section>
+<section><h2 data-say='lab.page.title'></h2><div data-part='lab'></div></section>
 <section><h2 data-say='admin.page.log'></h2>
 <div class='admin-scroll' data-part='log'></div></section>
 </div></div>"""
