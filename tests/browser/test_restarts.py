@@ -9,7 +9,8 @@ from playwright.sync_api import expect
 
 from tests.browser.conftest import OpenPage
 from tests.browser.studio_page import PROMPTS, WAIT_MS
-from tests.real_studio import RealStudio
+from tests.real_studio import ADMIN_PASSWORD, RealStudio
+from tests.simulated_rater import Owner
 
 CLIP = PROMPTS / "slt_hts.flac"
 TRANSCRIPT = "They restored the clock tower last summer and it finally keeps the right time."
@@ -63,3 +64,27 @@ def test_kept_voice_is_there_after_a_restart_and_speaks(open_page: OpenPage, stu
     spoken = {"input": "So am I.", "voice": "Annara", "response_format": "pcm"}
     assert len(httpx.post(f"{studio.url}/v1/audio/speech", json=spoken, timeout=120).content) > 24_000
     httpx.delete(f"{studio.url}/v1/audio/voices/Annara?forever=true")
+
+
+def test_conditions_of_two_flow_steps_are_made_at_one_press_and_the_old_ones_come_back(studio: RealStudio) -> None:
+    """The engine takes on each condition's settings in turn; the same tokens are voiced otherwise."""
+    owner = Owner(studio.url)
+    owner.http.post("/admin/login", json={"password": ADMIN_PASSWORD}).raise_for_status()
+    sources = ({"kind": "speech", "voice": "Clara", "studio": {"flow_steps": steps}} for steps in (6, 10))
+    conditions = [{"name": name, "source": source} for name, source in zip(("six", "ten"), sources, strict=True)]
+    test = owner.create(kind="abx", title="Flow steps", texts=["We are back."], conditions=conditions)["id"]
+    before = {name: studio.worker(name).pid for name in ("vllm_lm", "torch_token2wav")}
+    assert owner.http.post(f"/admin/listening/{test}/make").json() == {"parts": 2}
+    spoken = {"input": "So am I.", "voice": "Clara", "response_format": "pcm"}
+    meanwhile = httpx.post(f"{studio.url}/v1/audio/speech", json=spoken, timeout=240)  # waits in line until the end
+    assert meanwhile.status_code == 200 and len(meanwhile.content) > 24_000
+    studio.until(lambda: not owner.show(test)["making"], "the material")
+    shown = owner.show(test)
+    assert shown["problem"] == "" and [clip["condition"] for clip in shown["clips"]] == ["c1", "c2"]
+    six, ten = (owner.http.get(f"/v1/listening/tests/{test}/material/{c}/s01").content for c in ("c1", "c2"))
+    assert len(six) == len(ten) and six != ten
+    knobs = {knob["name"]: knob["value"] for knob in owner.http.get("/admin/knobs").json()["knobs"]}
+    assert knobs["flow_steps"] == 10
+    assert studio.worker("torch_token2wav").pid != before["torch_token2wav"]
+    assert studio.worker("vllm_lm").pid == before["vllm_lm"]  # flow steps are none of its settings
+    studio.wait_idle()
