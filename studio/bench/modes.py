@@ -19,7 +19,7 @@ from studio.bench.load import ANSWER_TIMEOUT_S
 from studio.bench.service import started
 from studio.speech import SAMPLE_RATE_HZ, SAMPLES_PER_TOKEN
 
-TEXT = "Good morning."
+TEXT = "Hi."
 SPOKEN: dict[str, dict[str, str]] = {
     "zero_shot": {"mode": "zero_shot"},
     "cross_lingual": {"mode": "cross_lingual", "input": "你好。"},
