@@ -6,6 +6,7 @@ No reply names a condition, an item, a file, a role or a seed; sounds come from 
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,13 +26,15 @@ RATER_COOKIE = "studio_rater"
 KEY_MIN_CHARS, KEY_MAX_CHARS = 24, 64
 COOKIE_LIFE_S = 180 * 24 * 3600
 DRAFT_MAX_ITEMS = 40
+UNSEEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 NO_STORE = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer", "X-Robots-Tag": "noindex"}
 
 
 def _whole(text: str) -> str:
+    """Lines end as in the CSV file; what cannot be seen, and would break a row or a page of it, is left out."""
     if not is_unicode(text):
         raise ValueError("broken characters")
-    return text
+    return UNSEEN.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
 Words = Annotated[str, Field(max_length=1000), AfterValidator(_whole)]

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from studio.evaluate import comparison
+from studio.listening import coverage
 from studio.listening.answers import Kind, Role
 from studio.listening.companion import Clip, Companion, companion, correlations, to_json
 from studio.listening.report import document, picture_names, render_html, render_pdf, render_picture
@@ -130,6 +131,26 @@ def test_a_report_says_how_often_such_intervals_held_the_truth_in_simulation() -
         r"In 1000 simulated tests of this kind with 20 listeners, the 95 % intervals of (\w+)", words
     )
     assert found == ["values", "strengths"]
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_a_report_says_where_intervals_of_so_few_raters_held_the_truth_too_seldom(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No measured row falls short, so one is made to: the sentence must follow the figures, by kind and number."""
+    short = [
+        row._replace(held=0.921) if (row.kind, row.raters) == (kind, 8) else row for row in coverage.measured()
+    ]
+    said = catalogue("en")["report.covered_short"]
+    assert said not in texts(analysed(kind, 9), "en")
+    monkeypatch.setattr(coverage, "measured", lambda: tuple(short))
+    for language in LANGUAGES:
+        told = texts(analysed(kind, 9), language)
+        assert catalogue(language)["report.covered_short"] in told and "92.1%" in told
+        assert catalogue(language)["report.covered_short"] not in texts(analysed(kind, 20), language)
+    method = document(analysed(kind, 9), "en").sections[-1]
+    assert any(isinstance(block, Paragraph) and block.warning for block in method.blocks)
+    assert said in render_html(analysed(kind, 9), "en")
 
 
 def test_a_report_without_answers_says_that_there_are_none() -> None:

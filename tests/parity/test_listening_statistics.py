@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from studio.listening import coverage
-from studio.listening.answers import Answer, Kind, Role, Study
+from studio.listening.answers import PAIRED, Answer, Kind, Role, Study
 from studio.listening.leaderboard import vote_weights
 from studio.listening.orders import Trial
 from studio.listening.raters import Rater
@@ -64,9 +64,15 @@ def test_the_committed_coverage_is_what_the_code_gives() -> None:
         assert abs(found.held - expected.held) < 0.002  # a last digit may fall to the other side elsewhere
 
 
-def test_coverage_was_measured_for_every_kind_and_number_of_raters() -> None:
-    rows = {(row.kind, row.raters): row.studies for row in coverage.measured()}
-    assert rows == {(kind.value, n): 1000 for kind in Kind for n in (8, 20, 50)}
+def test_coverage_was_measured_for_every_kind_interval_and_number_of_raters() -> None:
+    rows = {(row.kind, row.interval, row.raters): row.studies for row in coverage.measured()}
+    sorts = {kind: ["value"] if kind in PAIRED else ["value", "difference"] for kind in Kind}
+    sorts[Kind.AB] = ["value", "strength"]
+    assert rows == {(kind.value, sort, n): 1000 for kind in Kind for sort in sorts[kind] for n in (8, 20, 50)}
+
+
+def test_the_page_about_coverage_shows_every_measured_row() -> None:
+    assert coverage.TABLE.read_text(encoding="utf-8") == coverage.table(list(coverage.measured()))
 
 
 def test_intervals_hold_their_level_within_what_a_thousand_studies_can_tell() -> None:
