@@ -51,10 +51,12 @@ class LmSettings:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> LmSettings:
+        """The rows that are known here; the others are passed over."""
         known = {f.name for f in fields(cls)}
         return cls(**{k: v for k, v in values.items() if k in known})
 
     def engine_options(self) -> EngineOptions:
+        """What the engine is started with; device and threads are chosen here where they are left open."""
         threads = self.lm_threads or max(1, len(os.sched_getaffinity(0)) // 2)
         same = {f.name: getattr(self, f.name) for f in fields(EngineOptions) if hasattr(self, f.name)}
         return EngineOptions(**same | {"device": vllm_compat.choose_device(self.device), "threads": threads})

@@ -103,9 +103,11 @@ class VllmSpeechLM:
         return np.array([by_id[i].logprob for i in range(width)], np.float32)
 
     async def abort(self, request_id: str) -> None:
+        """See protocols.SpeechLM."""
         await self._engine.abort(request_id)
 
     async def stats(self) -> LmStats:
+        """What the engine said of itself after its last step."""
         return self._counters.stats
 
     async def metrics(self) -> str:
@@ -121,6 +123,7 @@ class VllmSpeechLM:
         await self._engine.wake_up()
 
     async def close(self) -> None:
+        """End the engine's processes, which nobody is told of as a loss."""
         for sentinel in self._watched:  # the engine is meant to end now
             asyncio.get_running_loop().remove_reader(sentinel)
         self._watched.clear()
@@ -145,6 +148,7 @@ class VllmSpeechLM:
 
     @property
     def engine_pids(self) -> list[int]:
+        """Processes of the engine beside this one."""
         return [p.pid for p in vllm_compat.engine_processes(self._engine) if p.pid is not None]
 
     async def _drain(self, prompt: LmPrompt, request_id: str) -> None:

@@ -46,9 +46,11 @@ class Fixtures:
         return sorted({file.stem for file in found})
 
     def meta(self, name: str) -> dict[str, Any]:
+        """The description of a fixture. Raises FixtureMissing."""
         return self.json(f"{name}.json")
 
     def json(self, name: str) -> dict[str, Any]:
+        """A JSON object of the folder. Raises FixtureMissing."""
         return dict(json.loads(self.file(name).read_text(encoding="utf-8")))
 
     def file(self, name: str) -> Path:
@@ -67,6 +69,7 @@ class Fixtures:
         return {key.removeprefix("in_"): self.tensor(array) for key, array in self.arrays(name, "in_").items()}
 
     def tensor(self, array: NDArray[Any]) -> Tensor:
+        """An array on the device; half precision widened."""
         tensor = torch.from_numpy(array).to(self.device)
         return tensor.float() if tensor.is_floating_point() else tensor
 

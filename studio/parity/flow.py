@@ -19,12 +19,14 @@ OFFICIAL_HEAD_DIM = 64
 
 @lru_cache(maxsize=2)
 def load_flow(fixtures: Fixtures, size: str) -> Flow:
+    """The folder's flow of a size, on its device. Raises FixtureMissing, WeightsError."""
     head_dim = fixtures.sizes(size).get("flow", {}).get("est_head_dim", OFFICIAL_HEAD_DIM)
     return Flow.from_tensors(fixtures.weights(size, "flow"), head_dim).to(fixtures.device)
 
 
 @torch.inference_mode()
 def run_encoder(fixtures: Fixtures, name: str) -> Iterator[Line]:
+    """02: tokens to embeddings, encoder output and mu; whole and cut before the look-ahead, with and without mask."""
     flow = load_flow(fixtures, fixtures.size_of(name))
     embedded = flow.embed_tokens(fixtures.inputs(name)["token"])[None]
     encoded, ahead = embedded[:, :-LOOKAHEAD_TOKENS], embedded[:, -LOOKAHEAD_TOKENS:]
@@ -38,6 +40,7 @@ def run_encoder(fixtures: Fixtures, name: str) -> Iterator[Line]:
 
 @torch.inference_mode()
 def run_estimator(fixtures: Fixtures, name: str) -> Iterator[Line]:
+    """03: one velocity of a padded batch, with and without the streaming mask."""
     estimator, given = load_flow(fixtures, fixtures.size_of(name)).estimator, fixtures.inputs(name)
     frames = given["x"].shape[-1]
     speaker = given["spks"][:, None].expand(-1, frames, -1)
@@ -53,6 +56,7 @@ def run_estimator(fixtures: Fixtures, name: str) -> Iterator[Line]:
 
 @torch.inference_mode()
 def run_flow(fixtures: Fixtures, name: str) -> Iterator[Line]:
+    """04_flow: a whole solve by each mode and end that the fixture holds."""
     flow, given = load_flow(fixtures, fixtures.size_of(name)), fixtures.inputs(name)
     arguments = (given["token"], given["prompt_token"], given["prompt_feat"], given["embedding"])
     got = {"out_spks": flow.speaker(given["embedding"]), "out_t_span": flow_times()}
@@ -64,6 +68,7 @@ def run_flow(fixtures: Fixtures, name: str) -> Iterator[Line]:
 
 
 def run_start_noise(fixtures: Fixtures, name: str) -> Iterator[Line]:
+    """04_rand_noise: both ends of the fixed start noise, and the mean and deviation of each bin."""
     noise = start_noise().T.double()
     got = {
         "out_head": noise[:, :320],

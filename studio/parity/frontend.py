@@ -14,6 +14,7 @@ from studio.speech import PROMPT_RATE_HZ, SAMPLE_RATE_HZ
 
 
 def run_frontend(fixtures: Fixtures, name: str) -> Iterator[Line]:
+    """01: the features that mel, speech tokenizer and speaker encoder see, and the resampling before them."""
     at_24k, at_16k = (_signal(fixtures, rate_hz) for rate_hz in (SAMPLE_RATE_HZ, PROMPT_RATE_HZ))
     got = {
         "out_mel_24k": features.prompt_mel(at_24k),

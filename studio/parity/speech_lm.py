@@ -21,6 +21,7 @@ TOP_P, TOP_K, WINDOW = 0.8, 25, 10
 
 @lru_cache(maxsize=1)
 def load_lm(fixtures: Fixtures, size: str) -> SpeechLm:
+    """The folder's speech LM of a size as the plain network, on its device. Raises FixtureMissing."""
     tensors = fixtures.weights(size, "llm")
     codes = tensors["speech_embedding.weight"].shape[0] - END_IDS
     with torch.device("meta"):  # the tensors read take the place of the made ones: the official size is 2 GB
@@ -31,6 +32,7 @@ def load_lm(fixtures: Fixtures, size: str) -> SpeechLm:
 
 @torch.inference_mode()
 def run_llm(fixtures: Fixtures, name: str) -> Iterator[Line]:
+    """06_llm: the prompt's embeddings, scores before each forced token, and the bounds of the length."""
     lm = load_lm(fixtures, fixtures.size_of(name))
     given = {key: tensor.tolist() for key, tensor in fixtures.inputs(name).items()}
     text, prompt_text, prompt_speech = given["text"], given["prompt_text"], given["prompt_speech"]

@@ -19,6 +19,7 @@ SPEED = 1.25
 
 @torch.inference_mode()
 def run_session(fixtures: Fixtures, name: str) -> Iterator[Line]:
+    """04_stream_session: every chunk of two sessions that share a hop, and whole utterances at two speeds."""
     size, given = fixtures.size_of(name), fixtures.inputs(name)
     flow, hift = load_flow(fixtures, size), load_hift(fixtures, size)
     prompt = (given["prompt_token"], given["prompt_feat"], given["embedding"])

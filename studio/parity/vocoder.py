@@ -25,6 +25,7 @@ def load_hift(fixtures: Fixtures, size: str) -> Hift:
 
 @torch.inference_mode()
 def run_hift(fixtures: Fixtures, name: str) -> Iterator[Line]:
+    """05_hift: pitch, source and samples, with noise, without, and after a cached source."""
     hift, given = load_hift(fixtures, fixtures.size_of(name)), fixtures.inputs(name)
     golden = {key: fixtures.tensor(array) for key, array in fixtures.arrays(name, "out_").items()}
     mel, noise, f0 = given["mel"][None], given["noise"][None], golden["out_f0"][None]
@@ -44,6 +45,7 @@ def run_hift(fixtures: Fixtures, name: str) -> Iterator[Line]:
 
 @torch.inference_mode()
 def run_source(fixtures: Fixtures, name: str) -> Iterator[Line]:
+    """05_source: sines, voicing and source of a given pitch."""
     source, given = load_hift(fixtures, fixtures.size_of(name)).m_source, fixtures.inputs(name)
     f0, noise = given["f0"][None], given["noise"][None]
     config = source.config

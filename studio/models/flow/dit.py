@@ -34,9 +34,11 @@ class RepeatedTokens:
 
     @property
     def memory(self) -> tuple[RateMemory, RateMemory]:
+        """What a stream keeps of tokens (two earlier ones of the look-ahead's second layer) and of frames (nothing)."""
         return RateMemory(0, 1, 1, (self.pre_lookahead_layer.conv2,)), RateMemory(0, 1, 1, ())
 
     def embed(self, x: Tensor) -> Tensor:
+        """Embedded tokens as they are: nothing stands before the look-ahead here."""
         return x
 
     def __call__(
@@ -64,6 +66,7 @@ class GroupedCausalConv(nn.Module):
         self.bias = nn.Parameter(torch.empty(channels).uniform_(-bound, bound))
 
     def forward(self, x: Tensor, view: View) -> Tensor:
+        """[B, T, C] -> [B, T, C]; each group sees its own channels alone."""
         batch, frames, channels = x.shape
         width = channels // self.groups
         window = view.window(x, self.taps, self.slot).view(batch * frames, self.taps, self.groups, width)
@@ -83,16 +86,20 @@ class PositionConv(nn.Module):
         self.conv2 = nn.ModuleList([GroupedCausalConv(channels, POSITION_TAPS, POSITION_GROUPS)])
 
     def forward(self, x: Tensor, view: View) -> Tensor:
+        """[B, T, C] -> [B, T, C]."""
         return mish(self.conv2[0](mish(self.conv1[0](x, view)), view))
 
 
 class InputEmbedding(nn.Module):
+    """Noisy mel, prompt mel, mu and speaker, side by side, to the width of the blocks."""
+
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.proj = nn.Linear(4 * MEL_BINS, channels)
         self.conv_pos_embed = PositionConv(channels)
 
     def forward(self, x: Tensor, view: View) -> Tensor:
+        """[B, T, 320] -> [B, T, C]."""
         x = self.proj(x)
         return x + self.conv_pos_embed(x, view)
 
@@ -105,6 +112,7 @@ class TimeEmbedding(nn.Module):
         self.time_mlp = nn.ModuleDict({"0": nn.Linear(TIME_FEATURES, channels), "2": nn.Linear(channels, channels)})
 
     def forward(self, t: Tensor) -> Tensor:
+        """t: [B] in 0..1 -> [B, C]."""
         half = TIME_FEATURES // 2
         rates = torch.exp(torch.arange(half, device=t.device) * -(math.log(1e4) / (half - 1)))
         angles = TIME_SCALE * t[:, None].float() * rates
@@ -138,6 +146,8 @@ class Rotary(nn.Module):
 
 
 class DitAttention(nn.Module):
+    """Attention of all heads, of which one alone has rotary positions."""
+
     def __init__(self, channels: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
@@ -147,12 +157,15 @@ class DitAttention(nn.Module):
         self.to_out = nn.ModuleList([nn.Linear(channels, channels)])
 
     def forward(self, x: Tensor, rotary: Rotary, positions: Tensor, view: View) -> Tensor:
+        """x: [B, T, C]; positions: [T] -> [B, T, C]."""
         q, k, v = self._qkv(x).chunk(3, dim=-1)
         turned = torch.stack([rotary(q, positions), rotary(k, positions), v], dim=2)
         return self.to_out[0](view.attend(turned.unflatten(-1, (self.heads, -1)), self.slot))
 
 
 class DitFeedForward(nn.Module):
+    """Two linear layers with the tanh form of GELU between."""
+
     def __init__(self, channels: int, inner: int) -> None:
         super().__init__()
         self.ff = nn.ModuleDict(
@@ -160,10 +173,13 @@ class DitFeedForward(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
+        """[B, T, C] -> [B, T, C]."""
         return self.ff["2"](F.gelu(self.ff["0"][0](x), approximate="tanh"))
 
 
 class DitBlock(nn.Module):
+    """Attention and feed-forward layer, each behind a norm that the flow time moves, and gated by it."""
+
     def __init__(self, config: DitConfig) -> None:
         super().__init__()
         self.attn_norm = Modulation(config.channels, 6)
@@ -171,6 +187,7 @@ class DitBlock(nn.Module):
         self.ff = DitFeedForward(config.channels, config.feed_forward)
 
     def forward(self, x: Tensor, time: Tensor, rotary: Rotary, positions: Tensor, view: View) -> Tensor:
+        """x: [B, T, C]; time: [B, 1, 6 C], shift, scale and gate of both parts -> [B, T, C]."""
         shift, scale, gate, ff_shift, ff_scale, ff_gate = time.chunk(6, dim=-1)
         heard = self.attn(normed(x) * (1 + scale) + shift, rotary, positions, view)
         x = x + gate * heard
@@ -178,6 +195,7 @@ class DitBlock(nn.Module):
 
 
 def normed(x: Tensor) -> Tensor:
+    """Zero mean and unit variance over C, without weights of its own."""
     return F.layer_norm(x, x.shape[-1:], eps=NORM_EPS)
 
 

@@ -112,6 +112,7 @@ class InputScale(nn.Module):
         self.factor = math.sqrt(width)
 
     def forward(self, x: Tensor) -> Tensor:
+        """[B, T, C] -> [B, T, C]."""
         return self.out(x) * self.factor
 
 
@@ -139,6 +140,7 @@ class Upsample(nn.Module):
         self.conv = CausalConv(width, width, 2 * FRAMES_PER_TOKEN + 1)
 
     def forward(self, x: Tensor, view: View) -> Tensor:
+        """[B, T, C] of tokens -> [B, 2 T, C] of frames."""
         return self.conv(x.repeat_interleave(FRAMES_PER_TOKEN, dim=1), view)
 
 
@@ -153,17 +155,21 @@ class Block(nn.Module):
         self.norm_ff = nn.LayerNorm(config.encoder_dim, eps=BLOCK_NORM_EPS)
 
     def forward(self, x: Tensor, view: View) -> Tensor:
+        """[B, T, C] -> [B, T, C]."""
         x = x + self.self_attn(self.norm_mha(x), view)
         return x + self.feed_forward(self.norm_ff(x))
 
 
 class FeedForward(nn.Module):
+    """Two linear layers with SiLU between."""
+
     def __init__(self, width: int, inner: int) -> None:
         super().__init__()
         self.w_1 = nn.Linear(width, inner)
         self.w_2 = nn.Linear(inner, width)
 
     def forward(self, x: Tensor) -> Tensor:
+        """[B, T, C] -> [B, T, C]."""
         return self.w_2(F.silu(self.w_1(x)))
 
 
@@ -186,6 +192,7 @@ class RelativeAttention(nn.Module):
         nn.init.xavier_uniform_(self.pos_bias_v)
 
     def forward(self, x: Tensor, view: View) -> Tensor:
+        """[B, T, C] -> [B, T, C]."""
         qkv = self._qkv(x).unflatten(-1, (3, self.heads, -1))
         return self.linear_out(view.attend_relative(self, qkv))
 

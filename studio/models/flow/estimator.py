@@ -89,6 +89,7 @@ class TimeMlp(nn.Module):
         self.linear_2 = nn.Linear(width, width)
 
     def forward(self, t: Tensor) -> Tensor:
+        """t: [B] in 0..1 -> [B, C]."""
         half = TIME_FEATURES // 2
         channels = torch.arange(half, device=t.device, dtype=torch.float32)
         rates = torch.exp(channels * -(math.log(1e4) / (half - 1)))
@@ -106,6 +107,7 @@ class ConvNorm(nn.Module):
         self.block = nn.ModuleDict({"0": CausalConv(channels_in, channels, 3), "2": nn.LayerNorm(channels)})
 
     def forward(self, x: Tensor, view: View) -> Tensor:
+        """[B, T, in] -> [B, T, C]."""
         return mish(self.block["2"](self.block["0"](x, view)))
 
 
@@ -120,6 +122,7 @@ class Residual(nn.Module):
         self.res_conv = CausalConv(channels_in, channels, 1)
 
     def forward(self, x: Tensor, time: Tensor, view: View) -> Tensor:
+        """x: [B, T, in]; time: [B, 1, C], as `time_features` gives it -> [B, T, C]."""
         inner = self.block2(self.block1(x, view) + time, view)
         return inner + self.res_conv(x, view)
 
@@ -136,11 +139,14 @@ class Transformer(nn.Module):
         self.ff = GeluFeedForward(channels, inner)
 
     def forward(self, x: Tensor, view: View) -> Tensor:
+        """[B, T, C] -> [B, T, C]."""
         x = x + self.attn1(self.norm1(x), view)
         return x + self.ff(self.norm3(x))
 
 
 class Attention(nn.Module):
+    """Attention over what the view shows; its heads may be wider than the channels."""
+
     def __init__(self, channels: int, heads: int, head_dim: int) -> None:
         super().__init__()
         self.heads = heads
@@ -152,15 +158,19 @@ class Attention(nn.Module):
         self.to_out = nn.ModuleList([nn.Linear(heads * head_dim, channels)])
 
     def forward(self, x: Tensor, view: View) -> Tensor:
+        """[B, T, C] -> [B, T, C]."""
         qkv = self._qkv(x).unflatten(-1, (3, self.heads, -1))
         return self.to_out[0](view.attend(qkv, self.slot))
 
 
 class GeluFeedForward(nn.Module):
+    """Two linear layers with exact GELU between."""
+
     def __init__(self, channels: int, inner: int) -> None:
         super().__init__()
         first = nn.ModuleDict({"proj": nn.Linear(channels, inner)})
         self.net = nn.ModuleDict({"0": first, "2": nn.Linear(inner, channels)})
 
     def forward(self, x: Tensor) -> Tensor:
+        """[B, T, C] -> [B, T, C]."""
         return self.net["2"](F.gelu(self.net["0"]["proj"](x)))

@@ -38,6 +38,7 @@ class SpeechLmSizes:
 
     @property
     def head_size(self) -> int:
+        """D, width of one head."""
         return self.hidden // self.heads
 
     def qwen_config(self) -> dict[str, object]:
@@ -62,18 +63,23 @@ def sizes_from_config(config: dict, speech_codes: int) -> SpeechLmSizes:
 
 
 class RmsNorm(nn.Module):
+    """Each position by its root mean square, in float32 whatever the model's type."""
+
     def __init__(self, width: int, eps: float):
         super().__init__()
         self.weight = nn.Parameter(torch.ones(width))
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
+        """[..., H] -> [..., H]."""
         wide = x.float()
         wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.eps)
         return (wide * self.weight.float()).to(x.dtype)
 
 
 class Attention(nn.Module):
+    """Projections of a layer; who sees whom is up to `attend`."""
+
     def __init__(self, s: SpeechLmSizes):
         super().__init__()
         self.sizes = s
@@ -85,6 +91,7 @@ class Attention(nn.Module):
     def forward(
         self, x: Tensor, rope: tuple[Tensor, Tensor], attend: Attend, cache: LayerCache | None
     ) -> Tensor:
+        """x: [B, T, H]; rope: cos and sin, [B, 1, T, D] each -> [B, T, H]; extends the cache."""
         b, t, _ = x.shape
         q, k, v = (
             proj(x).view(b, t, -1, self.sizes.head_size).transpose(1, 2)
@@ -97,6 +104,8 @@ class Attention(nn.Module):
 
 
 class Mlp(nn.Module):
+    """SwiGLU without biases."""
+
     def __init__(self, s: SpeechLmSizes):
         super().__init__()
         self.gate_proj = nn.Linear(s.hidden, s.ffn, bias=False)
@@ -104,10 +113,13 @@ class Mlp(nn.Module):
         self.down_proj = nn.Linear(s.ffn, s.hidden, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
+        """[B, T, H] -> [B, T, H]."""
         return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
 
 
 class Layer(nn.Module):
+    """Pre-norm attention and SwiGLU, each added to its input."""
+
     def __init__(self, s: SpeechLmSizes):
         super().__init__()
         self.input_layernorm = RmsNorm(s.hidden, s.norm_eps)
@@ -118,6 +130,7 @@ class Layer(nn.Module):
     def forward(
         self, x: Tensor, rope: tuple[Tensor, Tensor], attend: Attend, cache: LayerCache | None, dropout: float
     ) -> Tensor:
+        """[B, T, H] -> [B, T, H]; arguments as `Attention.forward` has them."""
         heard = self.self_attn(self.input_layernorm(x), rope, attend, cache)
         x = x + F.dropout(heard, dropout, self.training)
         return x + F.dropout(self.mlp(self.post_attention_layernorm(x)), dropout, self.training)
@@ -150,6 +163,7 @@ class LayerCache:
         self.length = 0
 
     def extend(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Append k and v, [B, KV, T, D]; gives all that is filled now, [B, KV, length, D], as views."""
         end = self.length + k.shape[2]
         self.keys[:, :, self.length : end], self.values[:, :, self.length : end] = k, v
         self.length = end
@@ -169,6 +183,7 @@ class SpeechLm(nn.Module):
 
     @property
     def stack(self) -> Stack:
+        """The Qwen2 part, three names deep in the official file."""
         return self.llm.model.model
 
     def embedding_table(self) -> Tensor:
@@ -194,6 +209,7 @@ class SpeechLm(nn.Module):
         return self.llm_decoder(hidden)
 
     def new_caches(self, rows: int, capacity: int) -> list[LayerCache]:
+        """An empty cache for each layer, for so many rows and positions."""
         like = self.stack.norm.weight
         return [LayerCache(rows, self.sizes, capacity, like) for _ in self.stack.layers]
 
@@ -219,6 +235,7 @@ def rope_table(positions: Tensor, s: SpeechLmSizes, dtype: torch.dtype) -> tuple
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """x: [B, N, T, D] turned by its positions, its first and second halves as pairs."""
     first, second = x.chunk(2, dim=-1)
     return x * cos + torch.cat([-second, first], dim=-1) * sin
 
