@@ -109,7 +109,8 @@ class Admin {
       ["admin.page.rtf", number(rest.rtf, 2)], ["admin.page.underruns", number(rest.underruns, 0)],
       ["admin.page.cpu", number(now.cpu, 2), rest.processes.map((p) => `${p.name} ${p.cpu.toFixed(2)}`).join(" · ")],
       ["admin.page.memory", `${number(now.rss_mb, 0)} MB`, rest.processes.map((p) => `${p.name} ${p.rss_mb.toFixed(0)}`).join(" · ")],
-      ["admin.page.state", token2wav ? `${(token2wav.state_bytes / 1e6).toFixed(1)} MB` : "–"],
+      ["admin.page.state", token2wav ? `${(token2wav.state_bytes / 1e6).toFixed(1)} MB` : "–",
+        token2wav?.rows_uncached && say("admin.page.uncached", { rows: token2wav.rows_uncached })],
     ];
     this.part("figures").replaceChildren(...figures.map(([key, value, ...notes]) => figure(say(key), value, notes.filter(Boolean))));
     this.showRequests(requests, new Map((pages?.shares ?? []).map((share) => [share.request_id, share])));
