@@ -58,6 +58,11 @@ class Monitor:
         self.live = b"{}"
         """The latest view, as the bytes of a JSON body: made once, however many look."""
 
+    @property
+    def gpu_mb(self) -> float | None:
+        """Memory in use on the GPUs, as last sampled; None where there is none."""
+        return self._fine[-1]["gpu_mb"] if self._fine else None
+
     async def run(self) -> None:
         """Sample for ever."""
         while True:

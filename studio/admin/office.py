@@ -116,9 +116,12 @@ def open_office(
         play = await hear(await engine.try_out(request), time.monotonic())
         return {"first_audio_s": play.ttfa_s, "audio_s_per_s": play.audio_s / play.ended_s}
 
+    def memory_mb() -> dict[str, float]:
+        return meter.memory_mb() | ({} if monitor.gpu_mb is None else {"gpu": monitor.gpu_mb})
+
     meter = ProcessMeter(pids)
-    tuning = Tuning(engine, workers, settings, log, planned, apply, self_test, meter.memory_mb)
+    monitor = Monitor(engine, meter)
+    tuning = Tuning(engine, workers, settings, log, planned, apply, self_test, memory_mb)
     lab = Lab(engine, tuning, LabRuns(settings.folder("admin")), ask)
     access = AdminAccess(settings.admin_password, time.monotonic)
-    monitor, rest = Monitor(engine, meter), Rest(engine.lm, tuning)
-    return Office(access, monitor, tuning, rest, log, lab, sign_in_of(settings))
+    return Office(access, monitor, tuning, Rest(engine.lm, tuning), log, lab, sign_in_of(settings))

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from itertools import islice
+
 import pytest
 
+from studio.backends.fake import ManualClock
 from studio.bench import seeds
 from studio.bench.figures import Play, percentile, row, table
+from studio.bench.load import Line, closed_loop, for_seconds, lines_of
 from studio.bench.playback import Arrival, Heard, play
+from studio.errors import NoSpeech
 
 
 def arrivals(*pairs: tuple[float, float]) -> list[Arrival]:
@@ -101,3 +107,50 @@ def test_seeds_that_part_are_told_by_where_they_part() -> None:
 )
 def test_a_promise_that_one_seed_breaks_fails_the_run(row: dict[str, object], kept: bool) -> None:
     assert seeds.is_kept(row) is kept
+
+
+async def test_load_speaks_each_line_once_and_keeps_what_failed() -> None:
+    spoken: list[int] = []
+
+    async def speak(line: Line) -> Play:
+        spoken.append(line.seed)
+        if line.seed == 3:
+            raise NoSpeech("speech.none")
+        return Play(tuple(arrivals((0.5, 1.0))), 0.5, 0.0)
+
+    load = await closed_loop(speak, islice(lines_of("Ada", 3), 5), streams=2)
+    assert sorted(spoken) == [1, 2, 3, 4, 5]
+    assert len(load.plays) == 4 and load.failures[0].startswith("NoSpeech: ")
+
+
+async def test_load_that_is_cancelled_ends_all_its_listeners() -> None:
+    begun: list[int] = []
+    ended: list[int] = []
+
+    async def speak(line: Line) -> Play:
+        begun.append(line.seed)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(line.seed)
+        raise AssertionError
+
+    load = asyncio.create_task(closed_loop(speak, lines_of("Ada", 3), streams=3))
+    while len(begun) < 3:
+        await asyncio.sleep(0)
+    load.cancel()
+    await asyncio.gather(load, return_exceptions=True)
+    assert sorted(ended) == [1, 2, 3]
+
+
+def test_lines_end_with_the_time_but_never_before_the_first() -> None:
+    clock = ManualClock()
+    lines = for_seconds(2.0, lines_of("Ada", 3), clock)
+    assert next(lines).seed == 1
+    clock.advance(1.9)
+    assert next(lines).seed == 2
+    clock.advance(0.2)
+    assert next(lines, None) is None
+    clock.advance(100)
+    late = for_seconds(0.0, lines_of("Ada", 3), clock)
+    assert [line.seed for line in late] == [1]

@@ -74,6 +74,7 @@ HEADINGS = {
     "Set-up": "安装",
     "Containers and Spaces": "容器与 Spaces",
     "Who may look after it": "谁可以管理",
+    "Before a setting is changed": "更改设置之前",
     "Where memory or places run out": "内存或位置不足时",
     "Official weights": "官方权重",
     "API": "接口",
