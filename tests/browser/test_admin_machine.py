@@ -43,12 +43,13 @@ def test_knobs_stand_in_groups_and_a_live_one_acts_without_a_restart(admin: Page
     expect(heads).to_have_text(
         ["Server", "Speech LM", "Flow and vocoder", "Sampling where a request names none", "Limits"]
     )
-    plan = admin.locator("#admin [data-part=plan]")
-    restarts = len(fakes.worker.restarted)
-    for tokens in ("50", "25"):
+    restarts, logged = len(fakes.worker.restarted), len(fakes.office.log.latest())
+    changes = admin.locator("#admin [data-part=log] tbody tr")
+    for number, tokens in enumerate(("50", "25"), 1):
         admin.locator("#admin [name=first_hop_tokens]").fill(tokens)
         admin.locator("#admin [data-part=apply]").click()
-        expect(plan).to_have_text("In force.")
+        expect(changes).to_have_count(logged + number)  # shown last, when the fields stand anew
+        expect(admin.locator("#admin [data-part=plan]")).to_have_text("In force.")
         expect(admin.locator("#admin [name=first_hop_tokens]")).to_have_value(tokens)
         assert fakes.engine._voicing.scheduler.hops.first_tokens == int(tokens)
     assert len(fakes.worker.restarted) == restarts
