@@ -38,7 +38,7 @@ TEMPLATE = """<div class='admin' data-state='closed'>
  role='img' data-say-label='admin.page.timeline'></canvas>
 <p class='admin-legend' data-part='legend'></p></section>
 <section><h2 data-say='admin.page.knobs'></h2>
-<div class='admin-knobs' data-part='knobs'></div>
+<div data-part='knobs'></div>
 <p role='status' aria-live='polite' data-part='plan'></p>
 <p class='field-error' role='alert' data-part='knob-error' hidden></p>
 <p class='admin-buttons'><label><span data-say='admin.page.prompt_s'></span>
