@@ -22,12 +22,13 @@ SHARED = {"cpu": 0.3, "cuda": 0.9}
 
 @dataclass(frozen=True, slots=True)
 class LmSizes:
-    """What the KV cache of a speech LM depends on. weight_bytes: of its file."""
+    """What the KV cache of a speech LM depends on. positions: the most tokens that it reads; 0: unknown."""
 
     layers: int
     kv_heads: int
     head_size: int
     weight_bytes: int
+    positions: int = 0
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> LmSizes:
@@ -39,6 +40,7 @@ class LmSizes:
             sizes["num_key_value_heads"],
             sizes.get("head_dim") or sizes["hidden_size"] // sizes["num_attention_heads"],
             next((f.stat().st_size for f in files if f.is_file()), 0),
+            sizes.get("max_position_embeddings", 0),
         )
 
 
@@ -91,6 +93,8 @@ class Plan:
     first_audio_s: float | None
     audio_s_per_s: float | None
     lm_mb: float | None
+    positions: int
+    """The longest that the checkpoint reads; 0: unknown."""
     fits: bool
     """Whether one request of max_model_len has its place in the KV cache."""
 
@@ -118,7 +122,7 @@ def plan(settings: Settings, sizes: LmSizes, machine: Machine, workload: Workloa
     first_s, audio_s_per_s = speed.of(streams, workload.clip_s)
     return Plan(
         per_token, blocks, blocks * settings.block_size, tokens, request_blocks, flow_bytes, ceilings[bound], bound,
-        first_s, audio_s_per_s, _lm_mb(settings, sizes, machine),
+        first_s, audio_s_per_s, _lm_mb(settings, sizes, machine), sizes.positions,
         machine.memory_unknown or blocks * settings.block_size >= settings.max_model_len,
     )  # fmt: skip
 

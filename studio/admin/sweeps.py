@@ -32,7 +32,7 @@ SWEEPS = {
     "streams": Sweep("streams", (1, 2, 4, 8), (FIRST_AUDIO, THROUGHPUT)),
     "max_model_len": Sweep(
         "max_model_len",
-        (1024, 2048, 4096, 8192, 16384, 32768),
+        (512, 1024, 2048, 4096, 8192, 16384, 32768),
         (("lm_mb", "gpu_mb", "planned_lm_mb"), ("full_requests",)),
     ),
     "block_size": Sweep("block_size", (32, 64, 96, 128), (("kv_blocks", "planned_kv_blocks"), THROUGHPUT)),

@@ -120,9 +120,8 @@ class Tuning:
         """The preview of a change that could begin now. Raises as `begin`."""
         self.refuse_while_busy(lab=lab)
         preview = self.preview(changes)
-        if "lm" in preview.workers and not preview.after.fits and not force:
-            tokens, wanted = preview.after.kv_tokens, preview.settings.max_model_len
-            raise InvalidRequest("admin.does_not_fit", param="max_model_len", tokens=tokens, wanted=wanted)
+        if "lm" in preview.workers and not force:
+            _refuse_too_long(preview.after, preview.settings.max_model_len)
         return preview
 
     def begin_rest(self, sleep: Callable[[], Awaitable[None]], who: str) -> None:
@@ -234,3 +233,11 @@ class Tuning:
         blocks, size = facts.get("kv_cache_blocks"), facts.get("block_size_tokens")
         tokens = blocks * size if blocks and size else None
         return {"kv_blocks": blocks, "kv_tokens": tokens, "lm_mb": self.memory_mb().get("lm")}
+
+
+def _refuse_too_long(plan: Plan, wanted: int) -> None:
+    """Raises: InvalidRequest for a max_model_len that the KV cache or the checkpoint has no room for."""
+    if not plan.fits:
+        raise InvalidRequest("admin.does_not_fit", param="max_model_len", tokens=plan.kv_tokens, wanted=wanted)
+    if plan.positions and wanted > plan.positions:
+        raise InvalidRequest("admin.too_long", param="max_model_len", positions=plan.positions, wanted=wanted)

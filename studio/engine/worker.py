@@ -105,12 +105,15 @@ class WorkerProcess:
     async def wait_started(self) -> WorkerState:
         """As `wait_ready`, but the first end of a start counts: no further try is waited for."""
         async with self._changed:
-            await self._changed.wait_for(
-                lambda: self.state.phase in ("ready", "restarting", "failed", "closed")
-            )
+            await self._changed.wait_for(self._start_ended)
         if self.state.phase != "ready":
             raise EngineNotReady("engine.failed", reason=self.state.reason)
         return self.state
+
+    def _start_ended(self) -> bool:
+        # A worker that restarts is known before the reason is.
+        state = self.state
+        return state.phase in ("ready", "failed", "closed") or (state.phase == "restarting" and bool(state.reason))
 
     async def call(self, method: str, **args: Any) -> Any:
         """One answer. Raises EngineNotReady before the worker is up, EngineDead when it dies meanwhile."""
@@ -200,7 +203,7 @@ class WorkerProcess:
                 task.cancel()
         outcome = (await asyncio.gather(reading, exited, timer, return_exceptions=True))[0]
         self._link = None
-        await self._set(phase="restarting", stage="stage.restarting", pid=None)
+        await self._set(phase="restarting", stage="stage.restarting", reason="", pid=None)
         link.fail_all(self._dead)
         await link.kill()
         if isinstance(outcome, StudioError):

@@ -203,7 +203,7 @@ def serve(
         return voice_prompt("tester")
 
     workers = {"lm": worker, "token2wav": ScriptedWorker("token2wav")}
-    office = open_office(engine, workers, settings, model, model.sampling, LmSizes(8, 2, 64, 0), voice)
+    office = open_office(engine, workers, settings, model, model.sampling, LmSizes(8, 2, 64, 0, 20000), voice)
     app = build_web(engine, store, prompts, settings, model, ears, clock, office)
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))

@@ -177,6 +177,7 @@ def test_live_knob_acts_without_a_restart(looked_after: Service) -> None:
         ({"port": 1}, "port"),
         ({"no_such": 1}, "no_such"),
         ({"kv_cache_gib": 0.05, "max_model_len": 32768}, "max_model_len"),
+        ({"max_model_len": 20001}, "max_model_len"),
     ],
 )
 def test_bad_value_is_refused_before_anything_stops(looked_after: Service, changes: dict, named: str) -> None:

@@ -89,6 +89,14 @@ async def test_start_is_shown_stage_by_stage(make_worker: MakeWorker) -> None:
     assert (ready.stage, ready.fraction, ready.facts["pid"]) == ("stage.ready", 1.0, ready.pid)
 
 
+async def test_first_failed_start_says_why(make_worker: MakeWorker) -> None:
+    worker = make_worker({"crash_at_start": True}, sleep=ManualSleep())
+    await worker.start()
+    with pytest.raises(EngineNotReady) as caught:
+        await worker.wait_started()
+    assert "the disk is on fire" in caught.value.message("en")
+
+
 async def test_stream_gives_its_items_in_order_and_ends(make_worker: MakeWorker) -> None:
     worker = make_worker()
     await worker.start()
