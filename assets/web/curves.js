@@ -1,6 +1,6 @@
 // Curves of a run of the lab as SVG: a value along the bottom, figures of it upwards; what was planned is dashed.
 const SVG = "http://www.w3.org/2000/svg";
-const WIDTH = 420, HEIGHT = 220, LEFT = 48, RIGHT = 12, TOP = 12, BOTTOM = 30, GRID = 4;
+const WIDTH = 420, HEIGHT = 220, LEFT = 48, RIGHT = 24, TOP = 12, BOTTOM = 30, GRID = 4;
 
 function drawn(tag, attributes, text) {
   const made = document.createElementNS(SVG, tag);
