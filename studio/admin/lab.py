@@ -10,30 +10,29 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from typing import Any, Protocol, TypeVar
 
+from studio.admin.lab_load import CLIENT, Watch, hear, planned_figures
 from studio.admin.lab_runs import LabRuns, Outcome, Point
-from studio.admin.planner import Plan, Workload
+from studio.admin.planner import Workload
 from studio.admin.sweeps import SWEEPS, Value, checked, values_of
 from studio.admin.tuning import Tuning
 from studio.bench.conditions import conditions
 from studio.bench.figures import Play, row
-from studio.bench.load import Line, Load, closed_loop, for_seconds, lines_of, listened
+from studio.bench.load import Line, Load, closed_loop, for_seconds, lines_of
 from studio.engine.stats import InFlight
 from studio.engine.stream import SpeechStream
 from studio.errors import AdminBusy, EngineNotReady, InvalidRequest, StudioError
 from studio.settings import Settings
-from studio.speech import SAMPLE_RATE_HZ, SynthesisRequest
+from studio.speech import SynthesisRequest
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 WARMING_SEED = 9000
-CLIENT = "lab "
-"""What the names of the lab's own listeners begin with; those of others are hexadecimal."""
 
 
 Ask = Callable[[str, int, str], Awaitable[SynthesisRequest]]
@@ -190,7 +189,7 @@ class Lab:
         streams = int(value) if knob == "streams" else asked.streams
         wanted = self.tuning.settings.model_copy(update={} if knob == "streams" else {knob: value})
         point: Point = {knob: value, "outcome": "measured", "reason": ""}
-        planned = _planned(self.tuning.plan(wanted, Workload(clip_s=asked.text_s, streams=streams)))
+        planned = planned_figures(self.tuning.plan(wanted, Workload(clip_s=asked.text_s, streams=streams)))
         if knob != "streams":
             outcome, reason = await self._apply(knob, value, who, asked.beyond_plan)
             if outcome != "measured":
@@ -269,34 +268,3 @@ class Lab:
         self.runs.end(number, outcome, reason)
         told = {"lab": sweep, "values": ", ".join(map(str, values)), "run": number}
         self.tuning.log.add(who, {}, told, outcome, reason, {}, {})
-
-
-@dataclass(slots=True)
-class Watch:
-    """What was seen during a load: the most memory of each part in MB, and requests that were not the lab's."""
-
-    most_mb: dict[str, float] = field(default_factory=dict)
-    others: set[str] = field(default_factory=set)
-
-    def look(self, memory_mb: Mapping[str, float], in_flight: Sequence[InFlight]) -> None:
-        most = {f"{name}_mb": max(mb, self.most_mb.get(f"{name}_mb", 0.0)) for name, mb in memory_mb.items()}
-        self.most_mb |= most
-        self.others |= {r.request_id for r in in_flight if not r.client.startswith(CLIENT)}
-
-
-async def hear(stream: SpeechStream, sent_s: float) -> Play:
-    """Listen to a stream to its end, and close it. sent_s: monotonic clock. Raises what the stream raises."""
-    async with stream:
-        lengths_s = (len(chunk.samples) / SAMPLE_RATE_HZ async for chunk in stream)
-        return await listened(lengths_s, sent_s, stream.prebuffer_s)
-
-
-def _planned(plan: Plan) -> Point:
-    """The planner's figures under the names of those that are measured; without those that it does not know."""
-    figures = {
-        "kv_blocks": plan.kv_blocks,
-        "lm_mb": plan.lm_mb and round(plan.lm_mb),
-        "ttfa_ms": plan.first_audio_s and round(1000 * plan.first_audio_s),
-        "audio_s_per_s": plan.audio_s_per_s and round(plan.audio_s_per_s, 3),
-    }
-    return {f"planned_{name}": value for name, value in figures.items() if value is not None}

@@ -10,7 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from studio.admin.access import AdminAccess
-from studio.admin.lab import Lab, hear
+from studio.admin.lab import Lab
+from studio.admin.lab_load import hear
 from studio.admin.lab_runs import LabRuns
 from studio.admin.log import ChangeLog
 from studio.admin.monitor import Monitor

@@ -18,6 +18,7 @@ from studio.protocols import Clock
 from studio.speech import SAMPLE_RATE_HZ
 
 ANSWER_TIMEOUT_S = 300.0
+PAUSE_S = 0.1
 PATH = "/v1/audio/speech"
 BYTES_PER_SECOND = 2 * SAMPLE_RATE_HZ
 
@@ -45,7 +46,10 @@ Speak = Callable[[Line], Awaitable[Play]]
 
 
 async def closed_loop(speak: Speak, lines: Iterable[Line], streams: int) -> Load:
-    """Speak all lines, so many at a time, the next one as soon as one has ended. Never retries."""
+    """Speak all lines, so many at a time, the next one as soon as one has ended. Never retries.
+
+    After a failure a listener pauses: a studio that refuses at once would otherwise be asked without end.
+    """
     waiting = iter(lines)
     plays: list[Play] = []
     failures: list[str] = []
@@ -57,6 +61,7 @@ async def closed_loop(speak: Speak, lines: Iterable[Line], streams: int) -> Load
                 plays.append(await speak(line))
             except (httpx.HTTPError, StudioError) as error:
                 failures.append(f"{type(error).__name__}: {error}")
+                await asyncio.sleep(PAUSE_S)
 
     async with asyncio.TaskGroup() as group:  # which ends all of them with whoever is cancelled
         for _ in range(streams):

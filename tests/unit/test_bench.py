@@ -154,3 +154,18 @@ def test_lines_end_with_the_time_but_never_before_the_first() -> None:
     clock.advance(100)
     late = for_seconds(0.0, lines_of("Ada", 3), clock)
     assert [line.seed for line in late] == [1]
+
+
+async def test_studio_that_refuses_at_once_is_not_asked_without_end() -> None:
+    asked: list[int] = []
+
+    async def speak(line: Line) -> Play:
+        asked.append(line.seed)
+        raise NoSpeech("speech.none")
+
+    load = asyncio.create_task(closed_loop(speak, lines_of("Ada", 3), streams=1))
+    while not asked:
+        await asyncio.sleep(0)  # which others could not, if it never paused
+    load.cancel()
+    await asyncio.gather(load, return_exceptions=True)
+    assert load.cancelled()
