@@ -133,6 +133,13 @@ def fakes(running_fakes: Service) -> Service:
 
 
 @pytest.fixture
+def open_rater(chromium: Browser, fakes: Service) -> Iterator[Callable[..., Page]]:
+    """Opens raters' pages on the scripted engine."""
+    with opening_raters(chromium, fakes.url) as open_one:
+        yield open_one
+
+
+@pytest.fixture
 def open_on_fakes(chromium: Browser, fakes: Service) -> Iterator[OpenPage]:
     """Opens pages on the scripted engine: for what does not depend on how speech sounds."""
     with opening(chromium, fakes.url) as open_one:

@@ -6,7 +6,7 @@ import { Switcher, bufferOf } from "./switcher.js";
 export function headphoneCheck({ link, say, audio, view, done, lost }) {
   let { number } = view;
   let player = null;
-  const title = el("h2", { role: "status" });
+  const title = el("h2", { "aria-live": "polite" });
   const play = el("button", { type: "button", className: "primary", data: { part: "tones" }, on: { click: () => hear().catch(lost) } }, say("rate.play_tones"));
   const choices = [0, 1, 2].map((place) =>
     el("button", { type: "button", disabled: true, data: { part: `tone-${place + 1}` }, on: { click: () => choose(place).catch(lost) } }, say("rate.tone", { number: place + 1 })));

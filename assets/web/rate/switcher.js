@@ -1,5 +1,7 @@
 // Plays several sounds of one length in lockstep: all run, one is heard. Switching fades within FADE_S at the same sample.
 export const FADE_S = 0.012;
+// Whatever is changed is changed a little later, since what runs now has been computed already; else it would click.
+const LEAD_S = 0.03;
 
 // 16-bit mono or stereo WAV with a 44-byte header, as the studio serves it.
 export function bufferOf(context, bytes) {
@@ -16,50 +18,57 @@ export function bufferOf(context, bytes) {
 }
 
 export class Switcher {
-  // onChange(active): the sound now heard, or null. A looping one goes on until it is stopped.
+  // Several sounds are mono. onChange(active): the sound now heard, or null. A looping one goes on until it is stopped.
   constructor(context, buffers, { loop = false, onChange = () => {} } = {}) {
-    Object.assign(this, { context, buffers, loop, onChange, active: null, voices: [], startedAt: 0 });
+    Object.assign(this, { context, loop, onChange, active: null, source: null, gains: [], startedAt: 0, since: 0 });
     this.heard = buffers.map(() => 0);
-    this.seconds = Math.max(...buffers.map((buffer) => buffer.duration));
+    this.buffer = buffers.length === 1 ? buffers[0] : joined(context, buffers);
+    this.seconds = this.buffer.duration;
   }
 
-  play(index, when = this.context.currentTime) {
+  soon() { return this.context.currentTime + LEAD_S + (this.context.baseLatency ?? 0); }
+
+  play(index, when = this.soon()) {
     this.stop(when);
-    const voices = this.buffers.map((buffer) => {
-      const source = new AudioBufferSourceNode(this.context, { buffer, loop: this.loop });
-      const gain = new GainNode(this.context, { gain: 0 });
-      source.connect(gain).connect(this.context.destination);
-      source.start(when);
-      return { source, gain: gain.gain };
-    });
-    this.voices = voices;
-    this.startedAt = when;
-    this.since = when;
-    voices[index].gain.setValueAtTime(1, when);
-    this.active = index;
-    const longest = this.buffers.findIndex((buffer) => buffer.duration === this.seconds);
-    voices[longest].source.onended = () => { if (this.voices === voices) this.stop(); };
+    const source = new AudioBufferSourceNode(this.context, { buffer: this.buffer, loop: this.loop });
+    Object.assign(this, { source, gains: this.wired(source), startedAt: when, since: when, active: index });
+    this.gains[index].setValueAtTime(1, when);
+    source.onended = () => { if (this.source === source) this.stop(); };
+    source.start(when);
     this.onChange(index);
   }
 
-  switchTo(index, when = this.context.currentTime) {
+  // The volume of each sound. One source plays them all, so that none can start a moment after another.
+  wired(source) {
+    const gains = this.heard.map(() => new GainNode(this.context, { gain: 0 }));
+    for (const gain of gains) gain.connect(this.context.destination);
+    if (gains.length === 1) {
+      source.connect(gains[0]);
+    } else {
+      const splitter = new ChannelSplitterNode(this.context, { numberOfOutputs: gains.length });
+      source.connect(splitter);
+      for (const [n, gain] of gains.entries()) splitter.connect(gain, n);
+    }
+    return gains.map((node) => node.gain);
+  }
+
+  switchTo(index, when = this.soon()) {
     if (this.active === null) return this.play(index, when);
     if (index === this.active) return undefined;
     this.count(when);
-    fade(this.voices[this.active].gain, 1, 0, when);
-    fade(this.voices[index].gain, 0, 1, when);
+    fade(this.gains[this.active], 1, 0, when);
+    fade(this.gains[index], 0, 1, when);
     this.active = index;
     return this.onChange(index);
   }
 
-  stop(when = this.context.currentTime) {
+  stop(when = this.soon()) {
     if (this.active === null) return;
     this.count(when);
-    const { voices, active } = this;
-    this.voices = [];
-    this.active = null;
-    fade(voices[active].gain, 1, 0, when);
-    for (const { source } of voices) source.stop(when + FADE_S);
+    const { source, gains, active } = this;
+    Object.assign(this, { source: null, active: null });
+    fade(gains[active], 1, 0, when);
+    source.stop(when + FADE_S);
     this.onChange(null);
   }
 
@@ -68,10 +77,18 @@ export class Switcher {
     if (this.active !== null) {
       const end = this.loop ? now : Math.min(now, this.startedAt + this.seconds);
       this.heard[this.active] += Math.max(0, end - this.since);
-      this.since = end;
+      this.since = Math.max(this.since, end);
     }
     return this.heard;
   }
+}
+
+// Mono sounds as the channels of one buffer; shorter ones end in silence.
+function joined(context, buffers) {
+  const length = Math.max(...buffers.map((buffer) => buffer.length));
+  const made = context.createBuffer(buffers.length, length, buffers[0].sampleRate);
+  for (const [n, buffer] of buffers.entries()) made.copyToChannel(buffer.getChannelData(0), n);
+  return made;
 }
 
 // Both fades are straight lines over the same samples, so that two copies of one sound add up to that sound.

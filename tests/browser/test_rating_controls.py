@@ -1,0 +1,133 @@
+"""The raters' page for ears, keys, fingers and screen readers, each kind of test for itself; on the scripted engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from studio.listening.answers import Kind, read_csv
+from tests.api.conftest import Service
+from tests.browser.conftest import PHONE
+from tests.simulated_rater import Owner
+
+PITCHES = {"low tone": 300.0, "high tone": 900.0}
+DESIGNS = {
+    Kind.MUSHRA: {"reference": "high tone"},
+    Kind.SIMILARITY: {"reference": "high tone"},
+    Kind.INTELLIGIBILITY: {"texts": ["good morning"]},
+}
+OpenRater = Callable[..., Page]
+
+
+@pytest.fixture
+def owner(fakes: Service) -> Owner:
+    return Owner(fakes.url)
+
+
+def begin(page: Page) -> None:
+    page.locator("[data-part=begin]").click()
+    expect(page.locator("body")).to_have_attribute("data-phase", "trial")
+
+
+KEYS = {
+    Kind.MOS: ["4"],
+    Kind.CMOS: ["2"],
+    Kind.AB: ["3"],
+    Kind.ABX: ["1"],
+    Kind.SIMILARITY: ["3"],
+}
+KEPT = {Kind.MOS: 4, Kind.CMOS: 2, Kind.AB: 1, Kind.SIMILARITY: 3}
+"""What those keys mean; of pairs, whichever stood first."""
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_each_kind_is_answered_with_the_keyboard_alone(owner: Owner, open_rater: OpenRater, kind: Kind) -> None:
+    test, token = owner.opened(PITCHES, items=1, kind=kind.value, **DESIGNS.get(kind, {}))
+    page = open_rater(token)
+    page.locator("[data-part=begin]").focus()
+    page.keyboard.press("Enter")
+    trials = 2 if kind is Kind.MOS else 1
+    for _ in range(trials):
+        expect(page.locator("[data-part=play-0]")).to_be_enabled()
+        for place, key in enumerate(keys_of(page, kind)):
+            page.keyboard.press(key)
+            expect(page.locator(f"[data-part=play-{place}]")).to_have_attribute("data-heard", "true")
+        answer_by_keys(page, kind)
+        before = page.locator("[data-part=progress]").inner_text()
+        expect(page.locator("[data-part=next]")).to_be_enabled()
+        page.keyboard.press("Enter")
+        expect(page.locator("[data-part=progress]")).not_to_have_text(before)
+    expect(page.locator("body")).to_have_attribute("data-phase", "finished")
+    kept = read_csv(owner.http.get(f"/v1/listening/tests/{test}/answers.csv").text)
+    if kind in KEPT:
+        assert {abs(answer.score) for answer in kept} <= {KEPT[kind], 1 - KEPT[kind]}
+    assert len(kept) >= trials
+
+
+def keys_of(page: Page, kind: Kind) -> str:
+    """The keys of a trial's sounds, in their order."""
+    extra = {Kind.MUSHRA: "r", Kind.SIMILARITY: "r", Kind.ABX: "x"}.get(kind, "")
+    return "abcdefgh"[: page.locator("button.sound").count() - len(extra)] + extra
+
+
+def answer_by_keys(page: Page, kind: Kind) -> None:
+    for key in KEYS.get(kind, []):
+        page.keyboard.press(key)
+    if kind in (Kind.MUSHRA, Kind.MUSHRA_NMR):
+        for slider in page.locator("input[type=range]").all():
+            slider.focus()
+            page.keyboard.press("ArrowRight")
+            expect(slider).to_have_attribute("data-set", "true")
+            expect(slider).to_have_value("51")
+    if kind is Kind.INTELLIGIBILITY:
+        page.locator("#typed").focus()
+        page.keyboard.type("a good xylophone")  # letters and digits are typed, and play nothing
+        expect(page.locator("#typed")).to_have_value("a good xylophone")
+
+
+def faults_of(page: Page) -> str:
+    from axe_playwright_python.sync_playwright import Axe
+
+    found = Axe().run(page)
+    return found.generate_report() if found.violations_count else ""
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_each_kind_speaks_chinese_fits_a_phone_and_has_no_faults_of_access(
+    owner: Owner, open_rater: OpenRater, kind: Kind
+) -> None:
+    how = {"consent": "同意。", "timeout_s": 600, "traps": 1} | DESIGNS.get(kind, {})
+    _, token = owner.opened(PITCHES, items=1, kind=kind.value, **how)
+    scheme = "dark" if list(Kind).index(kind) % 2 else "light"
+    page = open_rater(token, locale="zh-CN", viewport=PHONE, color_scheme=scheme, has_touch=True)
+    assert faults_of(page) == ""
+    page.locator("#agree").check()
+    begin(page)
+    expect(page.locator("[data-part=play-0]")).to_be_enabled()
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    words = page.locator("main").inner_text()
+    assert "rate." not in words and "{" not in words
+    expect(page.locator("h1")).to_contain_text("？")
+    assert faults_of(page) == ""
+    for button in page.locator("main button").all():
+        box = button.bounding_box()
+        assert box is not None and box["height"] >= 44  # a finger's width
+
+
+def test_headphone_check_speaks_chinese_fits_a_phone_and_is_taken_again(
+    fakes: Service, owner: Owner, open_rater: OpenRater
+) -> None:
+    test, token = owner.opened(PITCHES, items=1, kind="mos", headphones="require")
+    page = open_rater(token, locale="zh-CN", viewport=PHONE)
+    page.locator("[data-part=begin]").click()
+    expect(page.locator("h2")).to_have_text("第 1 轮，共 6 轮")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth") and faults_of(page) == ""
+    raters = fakes.app.state.listening.raters
+    raters.keep_tones(raters.of_test(test)[0].id, [0] * 6, 2)
+    page.reload()
+    expect(page.locator("main")).to_contain_text("检查显示没有戴")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth") and faults_of(page) == ""
+    page.locator("[data-part=again]").click()
+    expect(page.locator("h2")).to_have_text("第 1 轮，共 6 轮")

@@ -1,0 +1,92 @@
+"""Raters who leave their page: back, closed tabs, second tabs, links that end; on the scripted engine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from studio.listening.answers import Answer, read_csv
+from tests.api.conftest import Service
+from tests.simulated_rater import Owner
+
+PITCHES = {"low tone": 300.0, "high tone": 900.0}
+OpenRater = Callable[..., Page]
+
+
+@pytest.fixture
+def owner(fakes: Service) -> Owner:
+    return Owner(fakes.url)
+
+
+def begin(page: Page) -> None:
+    page.locator("[data-part=begin]").click()
+    expect(page.locator("body")).to_have_attribute("data-phase", "trial")
+
+
+def hear_all(page: Page) -> None:
+    for button in page.locator("button.sound").all():
+        expect(button).to_be_enabled()
+        button.click()
+        expect(button).to_have_attribute("data-heard", "true")
+
+
+def answers_of(owner: Owner, test: str) -> list[Answer]:
+    return read_csv(owner.http.get(f"/v1/listening/tests/{test}/answers.csv").text)
+
+
+def test_back_and_forward_come_to_the_same_trial_with_what_was_set(owner: Owner, open_rater: OpenRater) -> None:
+    test, token = owner.opened(PITCHES, items=2, kind="mushra_nmr")
+    page = open_rater(token)
+    begin(page)
+    hear_all(page)
+    with page.expect_response(lambda reply: reply.url.endswith("/draft") and "63" in (reply.request.post_data or "")):
+        page.locator("#slider-0").fill("63")
+    page.goto("about:blank")
+    page.go_back()
+    expect(page.locator("#slider-0")).to_have_value("63")
+    for button in page.locator("button.sound").all():
+        expect(button).to_have_attribute("data-heard", "true")
+    page.locator("#slider-1").fill("12")
+    page.locator("[data-part=next]").click()
+    expect(page.locator("[data-part=progress]")).to_have_text("2 of 2")
+    page.go_forward()
+    page.go_back()  # to the trial that is due, not to the one that was left
+    expect(page.locator("[data-part=progress]")).to_have_text("2 of 2")
+    assert sorted(answer.score for answer in answers_of(owner, test)) == [12, 63]
+
+
+def test_answer_that_had_not_arrived_when_the_page_was_closed_is_sent_by_the_next_one(
+    owner: Owner, open_rater: OpenRater
+) -> None:
+    test, token = owner.opened(PITCHES, items=2, kind="mos")
+    page = open_rater(token)
+    begin(page)
+    hear_all(page)
+    page.locator("[data-part=score2] input").check()
+    page.route(re.compile("/answer$"), lambda route: route.abort())
+    page.locator("[data-part=next]").click()
+    expect(page.locator("[data-part=connection]")).to_be_visible()
+    page.close()
+    assert answers_of(owner, test) == []
+    again = page.context.new_page()
+    again.goto(page.url)
+    expect(again.locator("[data-part=progress]")).to_have_text("2 of 4")
+    assert [answer.score for answer in answers_of(owner, test)] == [2]
+
+
+def test_link_that_ends_during_a_trial_is_said_and_what_was_set_stays(owner: Owner, open_rater: OpenRater) -> None:
+    test, token = owner.opened(PITCHES, items=1, kind="ab")
+    page = open_rater(token)
+    begin(page)
+    hear_all(page)
+    page.locator("[data-part=score1] input").check()
+    owner.http.delete(f"/v1/listening/tests/{test}/invitations/{token}")
+    page.locator("[data-part=next]").click()
+    expect(page.locator("[data-part=refused]")).to_contain_text("link")
+    expect(page.locator("[data-part=score1] input")).to_be_checked()
+    page.reload()
+    expect(page.locator("body")).to_have_attribute("data-phase", "refused")
+    assert answers_of(owner, test) == []
