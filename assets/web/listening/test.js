@@ -9,7 +9,7 @@ export function testPage({ id, tell, fail, edit, back }) {
   const node = element("article", { class: "test" });
   let test = null;
   let pictures = []; // of the report, by name
-  let timer = null;
+  let timer = null, left = false;
   const at = (name) => new URL(`${path}/${name}`, base).href;
   const did = async (work) => {
     try {
@@ -124,8 +124,8 @@ export function testPage({ id, tell, fail, edit, back }) {
       try {
         const { export: kept } = await (await ask(path, { method: "DELETE", body: { title: title.value } })).json();
         dialog.close();
-        node.replaceChildren(element("p", { "data-part": "deleted" }, say("listen.deleted"), " ", element("a", { href: new URL(kept.slice(1), base).href }, say("listen.export"))), button(say("listen.back"), back));
         leave();
+        node.replaceChildren(element("p", { "data-part": "deleted" }, say("listen.deleted"), " ", element("a", { href: new URL(kept.slice(1), base).href }, say("listen.export"))), button(say("listen.back"), back));
       } catch (refusal) {
         error.textContent = refusal.told ?? say("status.lost");
         error.hidden = false;
@@ -152,7 +152,9 @@ export function testPage({ id, tell, fail, edit, back }) {
     const answered = test.counts.answers && (test.state !== "open" || test.counts.finished >= test.design.min_results);
     pictures = answered ? (await (await ask(`${path}/report.json`)).json()).pictures : [];
     clearTimeout(timer);
+    if (left) return;
     if (test.making || test.series) timer = setTimeout(() => refresh().catch(fail), LOOK_MS);
+    if (node.querySelector("dialog[open]")) return; // somebody is about to delete it
     const draft = test.state === "draft";
     node.replaceChildren(...[
       element("div", { class: "tools" }, button(`← ${say("listen.back")}`, back, { "data-part": "back" }), button(say("listen.refresh"), () => did(async () => {}))),
@@ -165,6 +167,6 @@ export function testPage({ id, tell, fail, edit, back }) {
         test.state === "open" ? button(say("listen.close"), () => did(() => post("close")), { "data-part": "close" }) : null,
         button(say("listen.delete"), remove, { class: "danger", "data-part": "delete" }))].filter(Boolean));
   }
-  const leave = () => clearTimeout(timer);
+  const leave = () => { left = true; clearTimeout(timer); };
   return { node, refresh, leave };
 }
