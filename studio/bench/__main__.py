@@ -11,8 +11,6 @@ import asyncio
 import json
 import sys
 from collections.abc import Sequence
-from functools import partial
-from itertools import islice
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -20,11 +18,10 @@ import httpx
 
 from studio.bench import pages, service
 from studio.bench.conditions import conditions
-from studio.bench.figures import row, table
-from studio.bench.load import ANSWER_TIMEOUT_S, Load, closed_loop, lines_of, speak
+from studio.bench.figures import table
+from studio.bench.load import ANSWER_TIMEOUT_S
+from studio.bench.measure import Bench, Row
 from studio.bench.texts import BY_SECONDS
-
-Row = dict[str, object]
 
 
 def arguments(argv: Sequence[str]) -> argparse.Namespace:
@@ -40,12 +37,23 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--first-sound", action="store_true", help="first sound of 3, 6 and 12 s, warm, one at a time"
     )
-    parser.add_argument("--pages", type=int, help="not speech: what so many open Admin pages cost an idle studio")
+    parser.add_argument("--rates", default="", help="loads by requests a second that come at random: 0.2,0.4")
+    parser.add_argument(
+        "--baseline", action="store_true", help="then the same loads on plain serving of the same models"
+    )
+    parser.add_argument(
+        "--pages", type=int, help="not speech: what so many open Admin pages cost an idle studio"
+    )
     parser.add_argument("--looks", type=int, default=60, help="looks of each of these pages, one a second")
     parser.add_argument("--admin-password", default="bench", help="of the studio at --url")
     parser.add_argument("--out", type=Path, help="file to which the JSON line is appended")
     parser.add_argument("--note", default="", help="a word on the conditions, kept in the JSON line")
-    return parser.parse_args(argv)
+    args = parser.parse_args(argv)
+    if args.baseline and (args.url or args.pages):
+        parser.error(
+            "--baseline needs the machine to itself after a studio of its own: leave out --url and --pages"
+        )
+    return args
 
 
 async def run(args: argparse.Namespace) -> Row:
@@ -56,7 +64,10 @@ async def run(args: argparse.Namespace) -> Row:
         return report | await measure(args, args.url)
     async with service.started(["--admin-password", args.admin_password]) as studio:
         report |= {"page_s": round(studio.page_s, 2), "ready_s": round(studio.ready_s, 2)}
-        return report | await measure(args, studio.url)
+        report |= await measure(args, studio.url)
+    if args.baseline:
+        report["baseline"] = await baseline(args, str(report["voice"]))
+    return report
 
 
 async def pages_open(args: argparse.Namespace, url: str) -> Row:
@@ -82,36 +93,32 @@ async def measured(args: argparse.Namespace, url: str) -> Row:
         voice = next((v for v in voices if args.voice in (None, v["name"], v["id"])), None)
         if voice is None:
             raise SystemExit(f"no voice {args.voice}; there are: {', '.join(v['name'] for v in voices)}")
-        parts = _local_processes(url)
-        warming = islice(lines_of(voice["id"], args.seconds, first_seed=9000), 2)
-        await closed_loop(partial(speak, client), warming, 1)  # not counted
-        rows = [await one_load(client, voice["id"], args.seconds, int(n), args.plays, parts)
-                for n in args.streams.split(",")]  # fmt: skip
+        bench = Bench(client, voice, _local_processes(url), args.plays)
+        await bench.warm(args.seconds)
+        rows = [await bench.closed(args.seconds, int(n)) for n in args.streams.split(",")]
+        rows += [await bench.open(args.seconds, float(rate)) for rate in args.rates.split(",") if rate]
         found: Row = {"voice": voice["name"], "rows": rows}
         if args.first_sound:
-            found["first_sound"] = [await one_load(client, voice["id"], seconds, 1, args.plays, parts)
-                                    for seconds in BY_SECONDS]  # fmt: skip
-    return found | {"memory_mb": service.memory_mb(parts)}
+            found["first_sound"] = [await bench.closed(seconds, 1) for seconds in BY_SECONDS]
+        return found | {"memory_mb": service.memory_mb(bench.parts), "gpu_bytes": service.gpu_bytes()}
 
 
-async def one_load(
-    client: httpx.AsyncClient, voice: str, seconds: int, streams: int, plays: int, parts: dict[str, list]
-) -> Row:
-    """One row: so many plays, so many at a time, with the CPU seconds that each part used for a second of sound."""
-    before = service.cpu_s(parts)
-    load = await closed_loop(partial(speak, client), islice(lines_of(voice, seconds), plays), streams)
-    for failure in load.failures:
-        print(f"failed: {failure}", file=sys.stderr)
-    figures = {"text_s": seconds, **row(streams, load.plays, len(load.failures), load.wall_s)}
-    return figures | {
-        f"cpu_{name}": round(used, 2) for name, used in _cpu_per_audio_s(load, before, parts).items()
-    }
-
-
-def _cpu_per_audio_s(load: Load, before: dict[str, float], parts: dict[str, list]) -> dict[str, float]:
-    audio_s = sum(play.audio_s for play in load.plays)
-    after = service.cpu_s(parts)
-    return {name: (after[name] - before[name]) / audio_s for name in parts} if audio_s else {}
+async def baseline(args: argparse.Namespace, voice: str) -> list[Row]:
+    """The same loads on plain servers of the same models, each in a process of its own, one after the other."""
+    rows: list[Row] = []
+    for system in ("naive", "batch"):
+        command = [
+            sys.executable, "-m", "studio.bench.baseline", system, "--voice", voice, "--streams", args.streams,
+            "--plays", str(args.plays), "--seconds", str(args.seconds),
+        ]  # fmt: skip
+        process = await asyncio.create_subprocess_exec(
+            *command, cwd=service.ROOT, stdout=asyncio.subprocess.PIPE
+        )
+        told, _ = await process.communicate()
+        if process.returncode:
+            raise SystemExit(f"{' '.join(command[1:])} ended with status {process.returncode}")
+        rows += json.loads(told)["rows"]
+    return rows
 
 
 def _local_processes(url: str) -> dict[str, list]:
@@ -135,7 +142,7 @@ def show(report: Row) -> None:
     ):
         if report.get(name) not in (None, ""):
             print(f"{name}: {report[name]}")
-    for name in ("rows", "first_sound", "pages"):
+    for name in ("rows", "first_sound", "baseline", "pages"):
         if name in report:
             print(f"\n{name}\n{table(report[name])}")  # type: ignore[arg-type]
     print()

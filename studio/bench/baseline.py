@@ -136,7 +136,8 @@ def measure(args: argparse.Namespace) -> list[dict[str, object]]:
             texts = [said[n % len(said)] for n in range(max(args.plays, streams))]
             plays, wall_s = LOADS[args.system](system, texts, streams)
             figures = row(streams, plays, 0, wall_s)
-            rows.append({"system": args.system, "text_s": args.seconds, **figures, "peak_mb": _peak_mb()})
+            memory = {"peak_mb": _peak_mb(), "gpu_bytes": torch.cuda.max_memory_allocated()}
+            rows.append({"system": args.system, "text_s": args.seconds, **figures, **memory})
     return rows
 
 
@@ -150,7 +151,7 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
         prog="python -m studio.bench.baseline", description=__doc__.split("\n\n")[0]
     )
     parser.add_argument("system", choices=sorted(LOADS))
-    parser.add_argument("--folder", type=Path, required=True, help="checkpoint")
+    parser.add_argument("--folder", type=Path, default=Path("assets/voice"), help="checkpoint")
     parser.add_argument("--voice", required=True, choices=sorted(starter_entries()), help="a starter voice")
     parser.add_argument("--device", default="cuda:0" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--streams", default="1")

@@ -72,6 +72,19 @@ def row(streams: int, plays: Sequence[Play], failures: int, wall_s: float) -> di
     }
 
 
+def littles_law(plays: Sequence[Play], wall_s: float, in_flight: Sequence[float]) -> dict[str, object]:
+    """Requests in the system as the server counted them, beside what Little's law makes of what clients saw.
+
+    Args:    in_flight: requests running and waiting, seen at equal times over the whole load.
+    Returns: their mean, and how much the clients' rate times their mean time is of it: near 1, or a clock is wrong.
+    """
+    if not plays or not any(in_flight):
+        return {}
+    mean = sum(in_flight) / len(in_flight)
+    by_clients = sum(play.ended_s for play in plays) / wall_s
+    return {"in_flight": round(mean, 2), "little": round(by_clients / mean, 2)}
+
+
 def table(rows: Sequence[dict[str, object]]) -> str:
     """The rows for people: a line a load, the names of the figures above."""
     names = list(dict.fromkeys(name for one in rows for name in one))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -66,6 +67,29 @@ async def closed_loop(speak: Speak, lines: Iterable[Line], streams: int) -> Load
     async with asyncio.TaskGroup() as group:  # which ends all of them with whoever is cancelled
         for _ in range(streams):
             group.create_task(listener())
+    return Load(tuple(plays), tuple(failures), time.monotonic() - start_s)
+
+
+async def open_loop(speak: Speak, lines: Iterable[Line], per_s: float, seed: int = 1) -> Load:
+    """Speak lines at random times, so many a second on average, however many are still being spoken. Never retries.
+
+    What people do: they do not wait for each other, so a studio that falls behind falls ever further behind.
+    """
+    gaps = random.Random(seed)
+    plays: list[Play] = []
+    failures: list[str] = []
+    start_s = time.monotonic()
+
+    async def listener(line: Line) -> None:
+        try:
+            plays.append(await speak(line))
+        except (httpx.HTTPError, StudioError) as error:
+            failures.append(f"{type(error).__name__}: {error}")
+
+    async with asyncio.TaskGroup() as group:
+        for line in lines:
+            group.create_task(listener(line))
+            await asyncio.sleep(gaps.expovariate(per_s))
     return Load(tuple(plays), tuple(failures), time.monotonic() - start_s)
 
 

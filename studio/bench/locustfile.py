@@ -40,9 +40,15 @@ heard = Heard()
 
 @events.init_command_line_parser.add_listener
 def add_options(parser: ArgumentParser, **_: Any) -> None:
-    parser.add_argument("--voice", default="", help="name or id; the library's first voice if it is not given")
-    parser.add_argument("--text-s", type=int, default=6, choices=sorted(BY_SECONDS), help="length of the texts")
-    parser.add_argument("--plays", type=int, default=0, help="end after so many plays of this process; 0: never")
+    parser.add_argument(
+        "--voice", default="", help="name or id; the library's first voice if it is not given"
+    )
+    parser.add_argument(
+        "--text-s", type=int, default=6, choices=sorted(BY_SECONDS), help="length of the texts"
+    )
+    parser.add_argument(
+        "--plays", type=int, default=0, help="end after so many plays of this process; 0: never"
+    )
     parser.add_argument("--api-key", default="", help="the studio's key, where it has one")
 
 
@@ -77,7 +83,9 @@ class Listener(HttpUser):
     @task
     def speak(self) -> None:
         sent_s = time.monotonic()
-        with self.client.post(PATH, json=body_of(next(self.lines)), stream=True, catch_response=True) as reply:
+        with self.client.post(
+            PATH, json=body_of(next(self.lines)), stream=True, catch_response=True
+        ) as reply:
             if not reply.ok:
                 reply.failure(f"{reply.status_code} {reply.text[:300]}")
                 return

@@ -127,7 +127,9 @@ class PlainLM:
         rows = []
         for text, row in zip(texts, drawn.tolist(), strict=True):
             end = next((n for n, token in enumerate(row) if token >= self.layout.speech_codes), len(row))
-            rows.append(row[: min(end, self._bounds.of(len(text))[1])])  # a batch goes on to its longest row's bound
+            rows.append(
+                row[: min(end, self._bounds.of(len(text))[1])]
+            )  # a batch goes on to its longest row's bound
         return rows
 
     @torch.inference_mode()

@@ -41,15 +41,21 @@ PROMPT_TOKENS = 75
 
 
 def arguments(argv: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m studio.bench.seeds", description=__doc__.split("\n\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m studio.bench.seeds", description=__doc__.split("\n\n")[0]
+    )
     parser.add_argument("--model-dir", type=Path, default=ROOT / "assets" / "voice")
-    parser.add_argument("--cache-dir", type=Path, help="folder for the converted checkpoint; else a passing one")
+    parser.add_argument(
+        "--cache-dir", type=Path, help="folder for the converted checkpoint; else a passing one"
+    )
     parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"))
     parser.add_argument("--dtype", default="auto", choices=("auto", "float32", "bfloat16", "float16"))
     parser.add_argument("--requests", type=int, default=100, help="requests that are compared")
     parser.add_argument("--beside", type=int, default=31, help="others that run beside each of them")
     parser.add_argument("--most-tokens", type=int, default=250, help="tokens of a request that are compared")
-    parser.add_argument("--seconds", type=int, default=6, choices=sorted(BY_SECONDS), help="length of the texts, about")
+    parser.add_argument(
+        "--seconds", type=int, default=6, choices=sorted(BY_SECONDS), help="length of the texts, about"
+    )
     parser.add_argument("--out", type=Path, help="file to which the JSON line is appended")
     return parser.parse_args(argv)
 
@@ -74,10 +80,16 @@ async def measured(args: argparse.Namespace, cache: Path, *, batch_invariant: bo
     await worker.start()
     try:
         facts = (await worker.wait_started()).facts
-        about = {"batch_invariant": batch_invariant, "device": facts["device"], "seed_holds": facts["seed_holds"]}
+        about = {
+            "batch_invariant": batch_invariant,
+            "device": facts["device"],
+            "seed_holds": facts["seed_holds"],
+        }
         texts = BY_SECONDS[args.seconds]
         prompts = prompts_of(args.model_dir, texts, args.requests + args.beside, facts["speech_codes"])
-        return about | await compared(SpeechLMClient(worker), prompts, args.requests, args.beside, args.most_tokens)
+        return about | await compared(
+            SpeechLMClient(worker), prompts, args.requests, args.beside, args.most_tokens
+        )
     except StudioError as error:
         return {"batch_invariant": batch_invariant, "failed": str(error)}
     finally:
@@ -93,7 +105,8 @@ def prompts_of(model_dir: Path, texts: Sequence[str], count: int, speech_codes: 
     ids = [frontend.segments(text)[0].token_ids for text in texts]
     draws = (np.random.RandomState(n).randint(0, speech_codes, PROMPT_TOKENS) for n in range(count))
     return [
-        LmPrompt(ids[(n + 1) % len(ids)], ids[n % len(ids)], draw.astype(np.int32)) for n, draw in enumerate(draws)
+        LmPrompt(ids[(n + 1) % len(ids)], ids[n % len(ids)], draw.astype(np.int32))
+        for n, draw in enumerate(draws)
     ]
 
 
@@ -144,7 +157,9 @@ def agreement(alone: Sequence[Tokens], beside: Sequence[Tokens]) -> Row:
 
 def _shared(one: Tokens, other: Tokens) -> int:
     """Leading tokens that are the same."""
-    return next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    return next(
+        (n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
+    )
 
 
 def is_kept(row: Row) -> bool:

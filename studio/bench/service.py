@@ -17,6 +17,8 @@ from pathlib import Path
 import httpx
 import psutil
 
+from studio.admin.gpus import MB, GpuMeter
+
 ROOT = Path(__file__).resolve().parents[2]
 START_LIMIT_S = 300.0
 LOOK_EVERY_S = 0.1
@@ -83,7 +85,9 @@ async def _answers(
             if reply.status_code == 200 or (path == "/" and reply.status_code == 404):  # it serves no page
                 return time.monotonic() - begin_s
             if path == "/health" and (state := reply.json())["status"] == "failed":
-                raise RuntimeError("; ".join(worker["reason"] for worker in state["workers"] if worker["reason"]))
+                raise RuntimeError(
+                    "; ".join(worker["reason"] for worker in state["workers"] if worker["reason"])
+                )
         await asyncio.sleep(LOOK_EVERY_S)
     raise RuntimeError(f"{path} did not answer within {START_LIMIT_S:.0f} s")
 
@@ -116,6 +120,11 @@ def memory_mb(parts: dict[str, list[psutil.Process]]) -> dict[str, int]:
 def cpu_s(parts: dict[str, list[psutil.Process]]) -> dict[str, float]:
     """CPU seconds that each part has used since its start."""
     return {name: sum(sum(p.cpu_times()[:2]) for p in group) for name, group in parts.items()}
+
+
+def gpu_bytes() -> int:
+    """Memory in use on this machine's GPUs, whoever holds it; 0 without one."""
+    return round(MB * sum(gpu["used_mb"] for gpu in GpuMeter(dict).look()["gpus"]))
 
 
 def cores() -> int:

@@ -40,7 +40,8 @@ def test_tokens_are_those_that_the_studios_own_module_finds_likeliest(lm: PlainL
     text, prompt_text = (40, 41, 50, 60), (44, 45)
     drawn = list(lm.stream(text, Manner(voice, prompt_text, GREEDY)))
     tensors = {name: tensor.float() for name, tensor in read_tensors(VOICE / "llm.safetensors").items()}
-    plain = SpeechLm(sizes_from_config(read_lm_config(VOICE / TOKENIZER_FOLDER / "config.json"), lm.layout.speech_codes))
+    config = read_lm_config(VOICE / TOKENIZER_FOLDER / "config.json")
+    plain = SpeechLm(sizes_from_config(config, lm.layout.speech_codes))
     plain.load_official(tensors)
     prompt = lm.layout.prompt_ids(prompt_text, text, voice.speech_tokens.tolist())
     ids = torch.tensor([[*prompt, *drawn]])

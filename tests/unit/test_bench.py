@@ -9,9 +9,10 @@ import pytest
 
 from studio.backends.fake import ManualClock
 from studio.bench import seeds
-from studio.bench.figures import Play, percentile, row, table
-from studio.bench.load import Line, closed_loop, for_seconds, lines_of
+from studio.bench.figures import Play, littles_law, percentile, row, table
+from studio.bench.load import Line, closed_loop, for_seconds, lines_of, open_loop
 from studio.bench.playback import Arrival, Heard, play
+from studio.bench.watch import counted
 from studio.errors import NoSpeech
 
 
@@ -169,3 +170,32 @@ async def test_studio_that_refuses_at_once_is_not_asked_without_end() -> None:
     load.cancel()
     await asyncio.gather(load, return_exceptions=True)
     assert load.cancelled()
+
+
+def test_what_clients_saw_is_held_against_the_servers_own_count() -> None:
+    plays = [Play(tuple(arrivals((1.0, 1.0))), 2.0, 0.0) for _ in range(5)]  # one after the other: one in flight
+    assert littles_law(plays, 10.0, [1, 1, 1, 1]) == {"in_flight": 1.0, "little": 1.0}
+    assert littles_law(plays, 10.0, [2, 2]) == {"in_flight": 2.0, "little": 0.5}
+    assert littles_law([], 10.0, [1.0]) == littles_law(plays, 10.0, []) == {}
+
+
+def test_requests_in_flight_are_those_running_and_waiting() -> None:
+    page = "# TYPE studio_requests_running gauge\nstudio_requests_running 3.0\nstudio_requests_waiting 2.0\nup 1\n"
+    assert counted(page) == 5
+
+
+async def test_listeners_of_an_open_loop_do_not_wait_for_each_other() -> None:
+    begun: list[str] = []
+    all_begun = asyncio.Event()
+
+    async def speak(line: Line) -> Play:
+        begun.append(line.text)
+        if len(begun) == 4:
+            all_begun.set()
+        await all_begun.wait()  # none ends before the last has come
+        if line.seed == 2:
+            raise NoSpeech("speech.none")
+        return Play(tuple(arrivals((1.0, 1.0))), 1.0, 0.0)
+
+    load = await open_loop(speak, islice(lines_of("a", 3), 4), per_s=1e6)
+    assert len(begun) == 4 and len(load.plays) == 3 and len(load.failures) == 1
