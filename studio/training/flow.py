@@ -24,6 +24,7 @@ from studio.models.flow.layers import WholeView, visibility
 from studio.models.flow.sizes import BLOCK_FRAMES, FlowConfig
 from studio.training import augment, flow_data, widen
 from studio.training.averaging import RunningAverage
+from studio.training.beginning import add_common
 from studio.training.corpus import load_part, part_names, speaker_names
 from studio.training.encode import load_speaker_encoder, load_tokenizer
 from studio.training.flow_data import VoiceStore
@@ -226,12 +227,10 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("tokenizer", type=Path, help="weights of the trained speech tokenizer")
     parser.add_argument("speaker_encoder", type=Path, help="weights of the trained speaker encoder")
     parser.add_argument("out", type=Path)
-    parser.add_argument("--name", default="flow")
-    parser.add_argument("--minutes", type=float, default=13.0, help="wall time in all, the start included")
+    add_common(parser, name="flow", minutes=13.0, report_s=75.0, seed=3)
     parser.add_argument(
         "--finish-s", type=float, default=15.0, help="kept for the last file and the last report"
     )
-    parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--rows", type=int, default=112)
     parser.add_argument("--crop-tokens", type=int, default=144)
     parser.add_argument("--rate", type=float, default=1e-3)
@@ -252,9 +251,6 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         "--missing-embeddings", type=float, default=0.2, help="share of the other crops without an embedding"
     )
     parser.add_argument("--dropout", type=float, default=0.1)
-    parser.add_argument("--max-steps", type=int, default=1_000_000)
-    parser.add_argument("--report-s", type=float, default=75.0)
-    parser.add_argument("--seed", type=int, default=3)
     parser.add_argument("--resume", type=Path)
     return parser.parse_args(arguments)
 

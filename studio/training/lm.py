@@ -22,6 +22,7 @@ from torch.nn import functional as F
 from studio.models.speech_lm.qwen2 import SpeechLm, SpeechLmSizes
 from studio.training import lm_data
 from studio.training.averaging import RunningAverage
+from studio.training.beginning import add_common
 from studio.training.corpus import PHONEME_CLASSES
 from studio.training.lm_batches import IGNORE, BatchStream, DocumentMaker, pack_rows
 from studio.training.lm_data import LmData
@@ -248,12 +249,10 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Train the speech LM.")
     parser.add_argument("data", type=Path, help="what lm_data packed")
     parser.add_argument("out", type=Path)
-    parser.add_argument("--name", default="speech_lm")
-    parser.add_argument("--minutes", type=float, default=13.0, help="wall time in all, the start included")
+    add_common(parser, name="speech_lm", minutes=13.0, report_s=75.0, seed=1)
     parser.add_argument(
         "--finish-s", type=float, default=15.0, help="kept for the last report and the last file"
     )
-    parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--hidden", type=int, default=384)
     parser.add_argument("--layers", type=int, default=8)
     parser.add_argument("--kv-heads", type=int, default=2)
@@ -267,9 +266,6 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--dropout", type=float, default=0.12)
     parser.add_argument("--reader-s", type=float, default=15.0)
     parser.add_argument("--trials", type=int, default=48)
-    parser.add_argument("--report-s", type=float, default=75.0)
-    parser.add_argument("--max-steps", type=int, default=1_000_000)
-    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--resume", type=Path)
     return parser.parse_args(arguments)
 

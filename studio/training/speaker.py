@@ -21,6 +21,7 @@ from torch.nn import functional as F
 
 from studio.models.prompt.speaker_encoder import SpeakerEncoder, SpeakerEncoderSize
 from studio.training import augment
+from studio.training.beginning import add_common, begin
 from studio.training.corpus import load_part, part_names, speaker_names, wait_for_part
 from studio.training.frame_store import Field, FrameStore, fbank_at
 from studio.training.stepping import (
@@ -29,7 +30,6 @@ from studio.training.stepping import (
     Optimizer,
     RunLog,
     Schedule,
-    run_began_s,
     save_weights,
     varying_shapes,
 )
@@ -161,12 +161,7 @@ def validate(
 
 
 def train(args: argparse.Namespace) -> None:
-    torch.manual_seed(args.seed)
-    if args.device != "cpu":
-        torch.cuda.set_device(args.device)
-    torch.set_float32_matmul_precision("high")
-    torch.backends.cudnn.benchmark = True
-    began_s = run_began_s()
+    began_s = begin(args)
     speakers = speaker_names(args.speakers)
     held_out = held_out_speakers(speakers)
     unseen = frozenset(i for i, name in enumerate(speakers) if name in held_out)
@@ -219,18 +214,13 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("cache", type=Path)
     parser.add_argument("speakers", type=Path, help="speakers.json of the corpus")
     parser.add_argument("out", type=Path)
-    parser.add_argument("--name", default="speaker_encoder")
-    parser.add_argument("--minutes", type=float, default=2.5)
-    parser.add_argument("--device", default="cuda:0")
+    add_common(parser, name="speaker_encoder", minutes=2.5, report_s=20.0, seed=2)
     parser.add_argument("--rows", type=int, default=512)
     parser.add_argument("--crop-tokens", type=int, default=60)
     parser.add_argument("--rate", type=float, default=2e-3)
     parser.add_argument("--channels", type=int, default=192)
     parser.add_argument("--capacity-tokens", type=int, default=1_750_000)
     parser.add_argument("--capacity-clips", type=int, default=26_000)
-    parser.add_argument("--max-steps", type=int, default=1_000_000)
-    parser.add_argument("--report-s", type=float, default=20.0)
-    parser.add_argument("--seed", type=int, default=2)
     return parser.parse_args(arguments)
 
 

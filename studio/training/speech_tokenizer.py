@@ -25,6 +25,7 @@ from studio.models.prompt.speech_tokenizer import (
     window_mask,
 )
 from studio.training import augment
+from studio.training.beginning import add_common, begin
 from studio.training.corpus import PHONEME_CLASSES, load_part, part_names, speaker_names, wait_for_part
 from studio.training.frame_store import FIELDS, FrameStore
 from studio.training.signal import whisper_scale
@@ -35,7 +36,6 @@ from studio.training.stepping import (
     RunLog,
     Schedule,
     load_weights,
-    run_began_s,
     save_weights,
     varying_shapes,
 )
@@ -268,13 +268,8 @@ def grow(store: FrameStore, cache: Path, voices: int) -> list[str]:
 
 
 def train(args: argparse.Namespace) -> None:
-    torch.manual_seed(args.seed)
-    if args.device != "cpu":
-        torch.cuda.set_device(args.device)
-    torch.set_float32_matmul_precision("high")
-    torch.backends.cudnn.benchmark = True  # shapes never change
+    began_s = begin(args)
     torch.backends.cuda.enable_cudnn_sdp(False)  # its kernels for masks are not safe to capture
-    began_s = run_began_s()
     speakers = speaker_names(args.speakers)
     fields = {name: FIELDS[name] for name in ("whisper", "mel", "f0", "phoneme")}
     store = FrameStore(fields, speakers, args.device, args.capacity_tokens, args.capacity_clips)
@@ -320,9 +315,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("cache", type=Path)
     parser.add_argument("speakers", type=Path, help="speakers.json of the corpus")
     parser.add_argument("out", type=Path)
-    parser.add_argument("--name", default="speech_tokenizer")
-    parser.add_argument("--minutes", type=float, default=6.0)
-    parser.add_argument("--device", default="cuda:0")
+    add_common(parser, name="speech_tokenizer", minutes=6.0, report_s=20.0, seed=1)
     parser.add_argument("--rows", type=int, default=256)
     parser.add_argument("--crop-tokens", type=int, default=80)
     parser.add_argument("--rate", type=float, default=8e-4)
@@ -331,9 +324,6 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--code-dims", type=int, default=6)
     parser.add_argument("--capacity-tokens", type=int, default=5_200_000)
     parser.add_argument("--capacity-clips", type=int, default=78_000)
-    parser.add_argument("--max-steps", type=int, default=1_000_000)
-    parser.add_argument("--report-s", type=float, default=20.0)
-    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--resume", type=Path)
     return parser.parse_args(arguments)
 

@@ -19,6 +19,7 @@ from torch.nn import functional as F
 
 from studio.models.hift.config import HiftConfig
 from studio.models.hift.generator import Hift
+from studio.training.beginning import add_common, begin
 from studio.training.corpus import load_part, part_names, speaker_names, wait_for_part
 from studio.training.discriminators import Judges, judge_loss, maker_losses
 from studio.training.frame_store import FIELDS, FrameStore
@@ -30,7 +31,6 @@ from studio.training.stepping import (
     RunLog,
     Schedule,
     load_weights,
-    run_began_s,
     save_weights,
     varying_shapes,
 )
@@ -205,12 +205,7 @@ def build(args: argparse.Namespace, store: FrameStore) -> VocoderTraining:
 
 
 def train(args: argparse.Namespace) -> None:
-    torch.manual_seed(args.seed)
-    if args.device != "cpu":
-        torch.cuda.set_device(args.device)
-    torch.set_float32_matmul_precision("high")
-    torch.backends.cudnn.benchmark = True
-    began_s = run_began_s()
+    began_s = begin(args)
     speakers = speaker_names(args.speakers)
     fields = {name: FIELDS[name] for name in ("audio", "mel", "f0")}
     store = FrameStore(fields, speakers, args.device, args.capacity_tokens, args.capacity_clips)
@@ -275,12 +270,10 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("cache", type=Path)
     parser.add_argument("speakers", type=Path, help="speakers.json of the corpus")
     parser.add_argument("out", type=Path)
-    parser.add_argument("--name", default="hift")
-    parser.add_argument("--minutes", type=float, default=8.0)
+    add_common(parser, name="hift", minutes=8.0, report_s=30.0, seed=3)
     parser.add_argument(
         "--judges-from", type=float, default=0.35, help="share of the budget after which judges start"
     )
-    parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--rows", type=int, default=32)
     parser.add_argument("--crop-tokens", type=int, default=16)
     parser.add_argument("--rate", type=float, default=8e-4)
@@ -292,9 +285,6 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--spectrum-width", type=int, default=16)
     parser.add_argument("--capacity-tokens", type=int, default=1_750_000)
     parser.add_argument("--capacity-clips", type=int, default=26_000)
-    parser.add_argument("--max-steps", type=int, default=1_000_000)
-    parser.add_argument("--report-s", type=float, default=30.0)
-    parser.add_argument("--seed", type=int, default=3)
     parser.add_argument("--resume", type=Path)
     return parser.parse_args(arguments)
 
