@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_play
 
 from tests.api.conftest import Service, clip_samples, serve, stop
 from tests.browser.studio_page import PROMPTS, WAIT_MS, StudioPage
+from tests.fake_studio import FakeStudio
 from tests.real_studio import ADMIN_PASSWORD, RealStudio
 
 CHROMIUM = "/usr/bin/chromium"
@@ -53,16 +54,26 @@ def chromium(microphone_file: Path) -> Iterator[Browser]:
 
 @contextmanager
 def opening(chromium: Browser, url: str) -> Iterator[OpenPage]:
-    """Opens pages, each as a person of its own; an uncaught error in any of them fails the test."""
+    """Opens pages, each as a person of its own; an uncaught error in any of them fails the test.
+
+    beside: open another tab of that page's browser instead.
+    """
     contexts: list[BrowserContext] = []
     errors: list[str] = []
 
     def open_one(
-        locale: str = "en-US", theme: str = "light", viewport: dict[str, int] = DESKTOP, ready: bool = True
+        locale: str = "en-US",
+        theme: str = "light",
+        viewport: dict[str, int] = DESKTOP,
+        ready: bool = True,
+        beside: Page | None = None,
     ) -> StudioPage:
-        context = chromium.new_context(locale=locale, viewport=viewport, permissions=["microphone"])
-        contexts.append(context)
-        context.add_init_script(path=TAP)
+        if beside is None:
+            context = chromium.new_context(locale=locale, viewport=viewport, permissions=["microphone"])
+            contexts.append(context)
+            context.add_init_script(path=TAP)
+        else:
+            context = beside.context
         page: Page = context.new_page()
         page.set_default_timeout(30_000)
         page.on("pageerror", lambda error: errors.append(str(error)))
@@ -143,6 +154,22 @@ def open_rater(chromium: Browser, fakes: Service) -> Iterator[Callable[..., Page
 def open_on_fakes(chromium: Browser, fakes: Service) -> Iterator[OpenPage]:
     """Opens pages on the scripted engine: for what does not depend on how speech sounds."""
     with opening(chromium, fakes.url) as open_one:
+        yield open_one
+
+
+@pytest.fixture(scope="session")
+def fake_studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeStudio]:
+    """The studio on scripted models with ears that hear, in a process that a test may kill and start again."""
+    studio = FakeStudio(tmp_path_factory.mktemp("fake_studio"))
+    studio.start()
+    yield studio
+    studio.stop()
+
+
+@pytest.fixture
+def open_on_fake_studio(chromium: Browser, fake_studio: FakeStudio) -> Iterator[OpenPage]:
+    """Opens pages on it."""
+    with opening(chromium, fake_studio.url) as open_one:
         yield open_one
 
 

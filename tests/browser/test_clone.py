@@ -3,53 +3,32 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Locator, expect
+from playwright.sync_api import Locator, expect
 
-from tests.browser.conftest import DESKTOP, PHONE
-from tests.browser.studio_page import PROMPTS, WAIT_MS, StudioPage
+from tests.browser.conftest import DESKTOP, PHONE, OpenPage
+from tests.browser.studio_page import PROMPTS, StudioPage
 from tests.browser.test_page import faults
-from tests.fake_studio import FakeStudio
 from tests.faulty_clips import noisy, of_two, wav
 
 CLIP = PROMPTS / "af_kore_en.flac"
 SAID = "The harbor was calm at dawn"
 OTHER_TEXT = "Please leave the keys on the kitchen table before you drive back."
-OpenClone = Callable[..., StudioPage]
-
-
-@pytest.fixture(scope="module")
-def fakes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeStudio]:
-    studio = FakeStudio(tmp_path_factory.mktemp("fakes"))
-    studio.start()
-    yield studio
-    studio.stop()
 
 
 @pytest.fixture
-def open_clone(chromium: Browser, fakes: FakeStudio) -> Iterator[OpenClone]:
-    """Opens pages at the clone panel; an uncaught error in any of them fails the test."""
-    contexts: list[BrowserContext] = []
-    errors: list[str] = []
+def open_clone(open_on_fake_studio: OpenPage) -> OpenPage:
+    """Opens pages at the clone panel."""
 
-    def open_one(locale: str = "en-US", theme: str = "light", viewport: dict[str, int] = DESKTOP) -> StudioPage:
-        context = chromium.new_context(locale=locale, viewport=viewport)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.goto(f"{fakes.url}/?__theme={theme}")
-        page.wait_for_selector("#player [data-ready]", state="attached", timeout=WAIT_MS)
-        opened = StudioPage(page)
+    def open_one(*args: Any, **how: Any) -> StudioPage:
+        opened = open_on_fake_studio(*args, **how)
         opened.open_clone()
         return opened
 
-    yield open_one
-    for context in contexts:
-        context.close()
-    assert not errors
+    return open_one
 
 
 @pytest.fixture
@@ -68,7 +47,7 @@ def finding(page: StudioPage, severity: str) -> Locator:
 
 
 def test_clip_doctor_says_what_is_wrong_and_one_click_mends_it_and_takes_that_back(
-    open_clone: OpenClone, noisy_clip: Path
+    open_clone: OpenPage, noisy_clip: Path
 ) -> None:
     page = open_clone()
     give(page, noisy_clip)
@@ -85,7 +64,7 @@ def test_clip_doctor_says_what_is_wrong_and_one_click_mends_it_and_takes_that_ba
     expect(page.page.locator("#mend")).to_be_visible()
 
 
-def test_second_speaker_is_told(open_clone: OpenClone, tmp_path: Path) -> None:
+def test_second_speaker_is_told(open_clone: OpenPage, tmp_path: Path) -> None:
     (tmp_path / "two.wav").write_bytes(wav(*of_two("af_kore_en", "am_onyx_en")))
     page = open_clone()
     give(page, tmp_path / "two.wav")
@@ -93,7 +72,7 @@ def test_second_speaker_is_told(open_clone: OpenClone, tmp_path: Path) -> None:
     expect(page.page.locator("#mend")).to_be_hidden()  # nothing that a click could better
 
 
-def test_transcript_is_filled_in_and_a_text_that_differs_is_told_before_it_speaks(open_clone: OpenClone) -> None:
+def test_transcript_is_filled_in_and_a_text_that_differs_is_told_before_it_speaks(open_clone: OpenPage) -> None:
     page = open_clone()
     give(page, CLIP)
     expect(page.transcript).to_have_value(re.compile(SAID))
@@ -110,7 +89,7 @@ def test_transcript_is_filled_in_and_a_text_that_differs_is_told_before_it_speak
     page.wait("done")
 
 
-def test_text_that_differs_speaks_at_the_second_press(open_clone: OpenClone) -> None:
+def test_text_that_differs_speaks_at_the_second_press(open_clone: OpenPage) -> None:
     page = open_clone()
     page.transcript.fill(OTHER_TEXT)
     give(page, CLIP)
@@ -124,7 +103,7 @@ def test_text_that_differs_speaks_at_the_second_press(open_clone: OpenClone) -> 
 
 @pytest.mark.parametrize(("locale", "theme", "viewport"), [("zh-CN", "dark", PHONE), ("en-US", "light", DESKTOP)])
 def test_doctor_is_readable_by_all(
-    open_clone: OpenClone, noisy_clip: Path, locale: str, theme: str, viewport: dict[str, int]
+    open_clone: OpenPage, noisy_clip: Path, locale: str, theme: str, viewport: dict[str, int]
 ) -> None:
     page = open_clone(locale, theme, viewport)
     give(page, noisy_clip)

@@ -21,18 +21,9 @@ PITCHES = {"low tone": 300.0, "high tone": 900.0}
 OpenRater = Callable[..., Page]
 
 
-@pytest.fixture(scope="module")
-def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeStudio]:
-    """A studio of fakes in a process of its own, which a test may kill."""
-    studio = FakeStudio(tmp_path_factory.mktemp("mortal"))
-    studio.start()
-    yield studio
-    studio.stop()
-
-
 @pytest.fixture
-def owner(mortal: FakeStudio) -> Owner:
-    return Owner(mortal.url)
+def owner(fake_studio: FakeStudio) -> Owner:
+    return Owner(fake_studio.url)
 
 
 @pytest.fixture
@@ -52,9 +43,9 @@ def open_owner_of(chromium: Browser) -> Iterator[Callable[[FakeStudio], Page]]:
 
 
 @pytest.fixture
-def open_rater(chromium: Browser, mortal: FakeStudio) -> Iterator[OpenRater]:
+def open_rater(chromium: Browser, fake_studio: FakeStudio) -> Iterator[OpenRater]:
     """Opens raters' pages on that studio."""
-    with opening_raters(chromium, mortal.url) as open_one:
+    with opening_raters(chromium, fake_studio.url) as open_one:
         yield open_one
 
 
@@ -152,23 +143,27 @@ def until_answered(page: Page, kind: Kind) -> None:
 
 
 def test_each_kind_from_design_to_report_with_several_raters_of_whom_one_lives_through_a_kill_9(
-    owner: Owner, open_owner_of: Callable[[FakeStudio], Page], open_rater: OpenRater, mortal: FakeStudio, tmp_path: Path
+    owner: Owner,
+    open_owner_of: Callable[[FakeStudio], Page],
+    open_rater: OpenRater,
+    fake_studio: FakeStudio,
+    tmp_path: Path,
 ) -> None:
-    desk = open_owner_of(mortal)
+    desk = open_owner_of(fake_studio)
     tokens = {kind: design_in_browser(desk, kind, tmp_path) for kind in Kind}
     with ThreadPoolExecutor() as crowd:
         twice = [token for token in tokens.values() for _ in range(2)]
-        others = [SimulatedRater(mortal.url, token, time.sleep, higher_is_better) for token in twice]
+        others = [SimulatedRater(fake_studio.url, token, time.sleep, higher_is_better) for token in twice]
         assert {view["phase"] for view in crowd.map(SimulatedRater.finish, others)} == {"finished"}
     pages = {kind: open_rater(token) for kind, token in tokens.items()}
     for kind, page in pages.items():
         begin(page)
         until_answered(page, kind)
-    mortal.kill()
+    fake_studio.kill()
     for page in pages.values():
         page.locator("[data-part=next]").click()
         expect(page.locator("[data-part=connection]")).to_be_visible()
-    mortal.start()
+    fake_studio.start()
     for kind, page in pages.items():
         expect(page.locator("[data-part=connection]")).to_be_hidden()
         while kind is Kind.MOS and page.locator("body").get_attribute("data-phase") == "trial":
@@ -179,7 +174,7 @@ def test_each_kind_from_design_to_report_with_several_raters_of_whom_one_lives_t
     for kind in Kind:
         test = tests[kind.value]
         assert test["counts"] == {"joined": 3, "finished": 3, "answers": 3 * ROWS.get(kind, 1), "timeouts": 0}
-        desk.goto(f"{mortal.url}/v1/listening/tests/{test['id']}/report?language=en")
+        desk.goto(f"{fake_studio.url}/v1/listening/tests/{test['id']}/report?language=en")
         expect(desk.locator("h1")).to_contain_text(f"Tones {kind}")
         expect(desk.locator("body")).to_contain_text("3 raters")
 
@@ -194,7 +189,7 @@ def desk_tests(page: Page) -> list[dict[str, Any]]:
 
 
 def test_reload_after_kill_9_finds_the_half_set_answer(
-    owner: Owner, open_rater: OpenRater, mortal: FakeStudio
+    owner: Owner, open_rater: OpenRater, fake_studio: FakeStudio
 ) -> None:
     test, token = owner.opened(PITCHES, items=2, kind="mushra_nmr")
     page = open_rater(token)
@@ -202,8 +197,8 @@ def test_reload_after_kill_9_finds_the_half_set_answer(
     hear_all(page)
     with page.expect_response(lambda reply: reply.url.endswith("/draft") and "41" in (reply.request.post_data or "")):
         page.locator("#slider-1").fill("41")
-    mortal.kill()
-    mortal.start()
+    fake_studio.kill()
+    fake_studio.start()
     page.reload()
     expect(page.locator("#slider-1")).to_have_value("41")
     expect(page.locator("#slider-1")).to_have_attribute("data-set", "true")
@@ -250,7 +245,7 @@ def test_the_page_speaks_chinese_and_changes_language_without_losing_what_was_se
 
 
 def test_headphone_check_goes_on_after_kill_9_at_the_round_where_it_stopped_and_leads_into_the_test(
-    owner: Owner, open_rater: OpenRater, mortal: FakeStudio
+    owner: Owner, open_rater: OpenRater, fake_studio: FakeStudio
 ) -> None:
     test, token = owner.opened(PITCHES, items=1, kind="ab", headphones="ask")
     page = open_rater(token)
@@ -262,10 +257,10 @@ def test_headphone_check_goes_on_after_kill_9_at_the_round_where_it_stopped_and_
         page.locator("[data-part=tones]").click()
         if number == 4:
             expect(page.locator("[data-part=tone-1]")).to_be_enabled()
-            mortal.kill()
+            fake_studio.kill()
             page.locator("[data-part=tone-1]").click()  # chosen while the studio is away
             expect(page.locator("[data-part=connection]")).to_be_visible()
-            mortal.start()
+            fake_studio.start()
             expect(page.locator("h2")).to_contain_text("5 of 6")
             page.reload()
             continue
@@ -275,7 +270,7 @@ def test_headphone_check_goes_on_after_kill_9_at_the_round_where_it_stopped_and_
 
 
 def test_time_of_a_trial_runs_on_over_a_reload_and_a_kill_9(
-    owner: Owner, open_rater: OpenRater, mortal: FakeStudio
+    owner: Owner, open_rater: OpenRater, fake_studio: FakeStudio
 ) -> None:
     _, token = owner.opened(PITCHES, items=1, kind="mos", timeout_s=600)
     page = open_rater(token)
@@ -284,7 +279,7 @@ def test_time_of_a_trial_runs_on_over_a_reload_and_a_kill_9(
     left = lambda: int(re.sub(r"\D", "", clock.inner_text()))  # noqa: E731
     expect(clock).to_have_text(re.compile(r"5\d\d s left"))
     before = left()
-    for interrupt in (lambda: None, lambda: (mortal.kill(), mortal.start())):
+    for interrupt in (lambda: None, lambda: (fake_studio.kill(), fake_studio.start())):
         interrupt()
         page.reload()
         expect(clock).to_contain_text("s left")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, Route, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
-from tests.browser.conftest import DESKTOP, PHONE
+from tests.browser.conftest import DESKTOP, PHONE, OpenPage
 from tests.browser.studio_page import StudioPage
 from tests.browser.test_page import GRADIOS_OWN, faults
 from tests.fake_studio import FakeStudio
@@ -17,36 +18,17 @@ from tests.fake_studio import FakeStudio
 OpenTab = Callable[..., Page]
 
 
-@pytest.fixture(scope="module")
-def fakes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeStudio]:
-    studio = FakeStudio(tmp_path_factory.mktemp("fakes"))
-    studio.start()
-    yield studio
-    studio.stop()
-
-
 @pytest.fixture
-def open_tab(chromium: Browser, fakes: FakeStudio) -> Iterator[OpenTab]:
-    """Opens pages at the Voices tab, of one browser or of another; an uncaught error in any fails the test."""
-    contexts: list[BrowserContext] = []
-    errors: list[str] = []
+def open_tab(open_on_fake_studio: OpenPage) -> OpenTab:
+    """Opens pages at the Voices tab."""
 
-    def open_one(context: BrowserContext | None = None, theme: str = "light", **how: object) -> Page:
-        if context is None:
-            context = chromium.new_context(**{"locale": "en-US", "viewport": DESKTOP, **how})  # type: ignore[arg-type]
-            contexts.append(context)
-        page = context.new_page()
-        page.set_default_timeout(30_000)
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.goto(f"{fakes.url}/?__theme={theme}")
+    def open_one(**how: Any) -> Page:
+        page = open_on_fake_studio(**how).page
         page.locator("#tab-library-button").click()
         expect(page.locator("#voices .voices")).to_have_attribute("data-state", "ready")
         return page
 
-    yield open_one
-    for context in contexts:
-        context.close()
-    assert not errors
+    return open_one
 
 
 @pytest.fixture
@@ -67,10 +49,10 @@ def pick(page: Page, name: str) -> None:
     expect(part(page, "title")).to_have_text(name)
 
 
-def add(page: Page, fakes: FakeStudio, name: str) -> None:
+def add(page: Page, fake_studio: FakeStudio, name: str) -> None:
     """One more voice, by somebody else: a design of Ada alone. The page sees it when it is looked at again."""
     body = {"voices": [{"voice": "Ada"}], "name": name, "consent": "agreed", "defaults": {"seed": 3}}
-    assert httpx.post(f"{fakes.url}/v1/audio/voice-designs", json=body).status_code == 200
+    assert httpx.post(f"{fake_studio.url}/v1/audio/voice-designs", json=body).status_code == 200
     page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
 
 
@@ -79,10 +61,10 @@ def named(page: Page) -> Locator:
 
 
 def test_voice_is_edited_found_and_kept_through_a_restart_and_in_two_tabs(
-    open_tab: OpenTab, page: Page, fakes: FakeStudio
+    open_tab: OpenTab, page: Page, fake_studio: FakeStudio
 ) -> None:
-    add(page, fakes, "Edith")
-    other = open_tab(page.context)
+    add(page, fake_studio, "Edith")
+    other = open_tab(beside=page)
     pick(page, "Edith")
     field(page, "name").fill("Edith P.")
     field(page, "tags").fill("warm, audiobook")
@@ -96,8 +78,8 @@ def test_voice_is_edited_found_and_kept_through_a_restart_and_in_two_tabs(
     part(other, "query").fill("")
     other.locator("#voices [data-part=tags]").get_by_text("warm").click()
     expect(named(other)).to_have_text(["Edith P."])
-    fakes.kill()
-    fakes.start()
+    fake_studio.kill()
+    fake_studio.start()
     again = open_tab()
     pick(again, "Edith P.")
     expect(field(again, "notes")).to_have_value("for the book")
@@ -108,8 +90,8 @@ def test_voice_is_edited_found_and_kept_through_a_restart_and_in_two_tabs(
     expect(StudioPage(again).voice).to_have_value("Edith P.")
 
 
-def test_bad_edit_is_told_at_its_field_and_nothing_typed_is_lost(page: Page, fakes: FakeStudio) -> None:
-    add(page, fakes, "Frank")
+def test_bad_edit_is_told_at_its_field_and_nothing_typed_is_lost(page: Page, fake_studio: FakeStudio) -> None:
+    add(page, fake_studio, "Frank")
     pick(page, "Frank")
     field(page, "name").fill("Ada")
     field(page, "notes").fill("my notes")
@@ -119,8 +101,8 @@ def test_bad_edit_is_told_at_its_field_and_nothing_typed_is_lost(page: Page, fak
     expect(field(page, "notes")).to_have_value("my notes")
 
 
-def test_voice_keeps_the_language_of_its_texts(page: Page, fakes: FakeStudio) -> None:
-    add(page, fakes, "Tessa")
+def test_voice_keeps_the_language_of_its_texts(page: Page, fake_studio: FakeStudio) -> None:
+    add(page, fake_studio, "Tessa")
     pick(page, "Tessa")
     language = page.get_by_label("Language of its texts")
     expect(language.locator("option")).to_have_count(5)
@@ -137,12 +119,12 @@ def test_voice_keeps_the_language_of_its_texts(page: Page, fakes: FakeStudio) ->
     language.select_option("")
     part(page, "save").click()
     expect(part(page, "save")).to_be_disabled()
-    (found,) = [v for v in httpx.get(f"{fakes.url}/v1/audio/voices").json()["data"] if v["name"] == "Tessa"]
+    (found,) = [v for v in httpx.get(f"{fake_studio.url}/v1/audio/voices").json()["data"] if v["name"] == "Tessa"]
     assert found["defaults"] == {"seed": 3}
 
 
-def test_deleted_voice_comes_back_by_undo_or_from_the_bin(page: Page, fakes: FakeStudio) -> None:
-    add(page, fakes, "Gina")
+def test_deleted_voice_comes_back_by_undo_or_from_the_bin(page: Page, fake_studio: FakeStudio) -> None:
+    add(page, fake_studio, "Gina")
     pick(page, "Gina")
     part(page, "delete").click()
     expect(part(page, "undo")).to_be_focused()
@@ -156,13 +138,13 @@ def test_deleted_voice_comes_back_by_undo_or_from_the_bin(page: Page, fakes: Fak
     expect(named(page).filter(has_text="Gina")).to_be_visible()
 
 
-def test_voice_leaves_as_a_file_and_comes_back_with_consent(page: Page, fakes: FakeStudio) -> None:
-    add(page, fakes, "Hal")
+def test_voice_leaves_as_a_file_and_comes_back_with_consent(page: Page, fake_studio: FakeStudio) -> None:
+    add(page, fake_studio, "Hal")
     pick(page, "Hal")
     with page.expect_download() as download:
         part(page, "export").click()
     assert download.value.suggested_filename == "Hal.zip"
-    httpx.delete(f"{fakes.url}/v1/audio/voices/Hal?forever=true")
+    httpx.delete(f"{fake_studio.url}/v1/audio/voices/Hal?forever=true")
     part(page, "file").set_input_files(
         {"name": "Hal.zip", "mimeType": "application/zip", "buffer": download.value.path().read_bytes()}
     )
@@ -206,7 +188,7 @@ class HeldSpeech:
                 other.continue_()
 
 
-def test_variants_are_made_in_parallel_to_pick_refine_and_keep(page: Page, fakes: FakeStudio) -> None:
+def test_variants_are_made_in_parallel_to_pick_refine_and_keep(page: Page, fake_studio: FakeStudio) -> None:
     page.locator("#tab-design-button").click()
     expect(page.locator("#design .design")).to_have_attribute("data-state", "ready")
     selects = page.locator("#design [data-part=rows] select")
@@ -243,7 +225,7 @@ def test_variants_are_made_in_parallel_to_pick_refine_and_keep(page: Page, fakes
     form.get_by_label("All of its speakers agree").check()
     form.get_by_role("button", name="Keep").click()
     expect(page.locator("#design article[data-state=kept]")).to_contain_text('Saved as "Dawn"')
-    kept = httpx.get(f"{fakes.url}/v1/audio/voices/Dawn").json()
+    kept = httpx.get(f"{fake_studio.url}/v1/audio/voices/Dawn").json()
     assert kept["blend"] == [{"name": "Ada", "weight": 0.25}, {"name": "Bob", "weight": 0.75}]
     assert kept["defaults"] == {"pitch": -1.5, "speed": 0.9}
     page.locator("#design article[data-state=kept]").get_by_role("button", name="Use in the Studio").click()
