@@ -14,27 +14,26 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TypeVar
 
 from studio.engine.admission import Admission, Ticket
 from studio.engine.crew import Crew, SupervisedWorker
 from studio.engine.lm_ledger import LmLedger
-from studio.engine.outlook import Outlook, Progress
+from studio.engine.outlook import Progress
 from studio.engine.quality import EFFORTS, Choice
 from studio.engine.rates import Rates
 from studio.engine.scheduler import RowScheduler
+from studio.engine.serving import GUESSED_TEXT_IDS, Serving
 from studio.engine.sources import (
     Asking,
     TextFrontend,
-    TokenSource,
     arriving_segments,
     as_they_are,
     of_rows,
     of_segments,
     of_words,
 )
-from studio.engine.stats import EngineState, EngineStats, InFlight, Recorder, RequestSummary
+from studio.engine.stats import EngineState, EngineStats, InFlight, Recorder
 from studio.engine.step_cost import Costs, LmMeter, StepCost
 from studio.engine.stream import SpeechStream
 from studio.engine.token_hop import USUAL_HOPS, HopSchedule
@@ -52,8 +51,6 @@ from studio.speech import Segment, SynthesisRequest, VoicingRequest
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-GUESSED_TEXT_IDS = 60
-"""Ids of a text that is still being written, for the player's start: two sentences."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +88,6 @@ class Engine:
         """For whoever looks after it; requests go through `submit`."""
         self._token2wav = token2wav
         self._text = text_frontend
-        self._crew = Crew(workers, self._fail_all)
-        self._crew.on_ready(self._worker_ready)
         self._recorder = Recorder()
         self._rates = Rates()
         self._admission = Admission(limits.max_running, limits.queue_size, limits.max_per_client)
@@ -104,15 +99,15 @@ class Engine:
         self._parts = EngineParts(
             self._voicing, clock, sleep, limits.max_ahead_s, limits.listener_timeout_s, silent_tokens
         )
-        self._utterances: dict[str, Utterance] = {}
-        self._outlook = Outlook(self._admission, self._rates, self._utterances)
-        self._loop_task: asyncio.Task[None] | None = None
+        self._serving = Serving(self._parts, self._admission, self._rates, self._recorder)
+        self._outlook = self._serving.outlook
+        self._crew = Crew(workers, self._serving.fail_all)
+        self._crew.on_ready(self._worker_ready)
         self._text_warming: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Start the loop and the workers; returns before they are ready."""
-        self._loop_task = asyncio.create_task(self._voicing.run(), name="token2wav loop")
-        self._loop_task.add_done_callback(self._loop_ended)
+        self._voicing.start(lambda: self._serving.fail_all(SynthesisError("internal")))
         await self._crew.start()
 
     def on_ready(self, observer: Callable[[], None]) -> None:
@@ -133,7 +128,7 @@ class Engine:
             text_ids = sum(len(segment.token_ids) for segment in segments)
             choice = self._outlook.choice(request, text_ids)
             sources = of_segments(await self._asking(request, choice), as_they_are(segments))
-            return self._begin(request, sources, ticket, choice, text_ids)
+            return self._serving.begin(request, sources, ticket, choice, text_ids)
 
     async def submit_arriving(self, request: SynthesisRequest, pieces: AsyncIterator[str]) -> SpeechStream:
         """Begin to speak a text that is still being written; `request.text` is not read.
@@ -150,14 +145,14 @@ class Engine:
                 sources = of_words(asking, text, pieces)
             else:
                 sources = of_segments(asking, arriving_segments(text, pieces))
-            return self._begin(request, sources, ticket, choice, None)
+            return self._serving.begin(request, sources, ticket, choice, None)
 
     async def voice(self, request: VoicingRequest) -> SpeechStream:
         """Begin to voice speech tokens that are there already. Raises EngineNotReady, EngineDraining, QueueFull."""
         self.refuse_unless_ready()
         with self._entered(request.client) as ticket:
             sources = of_rows(request.rows)
-            return self._begin(request, sources, ticket, Choice("balanced", "quality.usual"), 0)
+            return self._serving.begin(request, sources, ticket, Choice("balanced", "quality.usual"), 0)
 
     @contextlib.contextmanager
     def _entered(self, client: str, urgent: bool = False) -> Iterator[Ticket]:
@@ -172,24 +167,6 @@ class Engine:
     async def _asking(self, request: SynthesisRequest, choice: Choice) -> Asking:
         prompt_ids = await asyncio.to_thread(self._text.prompt_ids, request)
         return Asking(self.lm, request, prompt_ids, EFFORTS[choice.quality], self._rates.is_plausible)
-
-    def _begin(
-        self,
-        request: SynthesisRequest | VoicingRequest,
-        sources: AsyncIterator[TokenSource],
-        ticket: Ticket,
-        choice: Choice,
-        text_ids: int | None,
-    ) -> SpeechStream:
-        utterance = Utterance(self._parts, request, sources, ticket, choice, text_ids)
-        if EFFORTS[choice.quality].holds:
-            expected = GUESSED_TEXT_IDS if text_ids is None else text_ids
-            running = self._admission.running
-            utterance.stream.prebuffer_s = self._rates.prebuffer_s(expected, running, request.speed)
-        utterance.on_end(partial(self._utterance_ended, self._admission.running))
-        self._utterances[ticket.request_id] = utterance
-        utterance.promised_s = self._outlook.eta_s(utterance)
-        return utterance.stream
 
     def costs(self, shared: float) -> Costs:
         """What a step of each stage cost since its worker's start. shared: see `StepCost.line`."""
@@ -251,14 +228,11 @@ class Engine:
 
     def in_flight(self) -> tuple[InFlight, ...]:
         """Every request that has not ended, the oldest first."""
-        return tuple(u.in_flight(self.lm.held(u.request_id)) for u in self._utterances.values())
+        return self._serving.in_flight(self.lm)
 
     def abort(self, request_id: str) -> bool:
         """End a request and tell its listener; whether there was one."""
-        if (utterance := self._utterances.get(request_id)) is None:
-            return False
-        utterance.fail(RequestAborted("speech.ended_by_admin"))
-        return True
+        return self._serving.fail(request_id, RequestAborted("speech.ended_by_admin"))
 
     def limit(self, limits: EngineLimits) -> None:
         """Other limits from now on, but for those of a listener, which hold from a request's begin."""
@@ -272,9 +246,8 @@ class Engine:
         """Let new requests wait in line, and end or wait for those that run; until `release` workers may go."""
         self._crew.held = True
         self._admission.hold()
-        running = [u for u in self._utterances.values() if u.ticket.granted.is_set()]
-        for utterance in running if abort else ():
-            utterance.fail(EngineDraining("engine.tuned", retry_after_s=1.0))
+        if abort:
+            self._serving.fail_running(EngineDraining("engine.tuned", retry_after_s=1.0))
         await self._admission.emptied()
 
     def release(self) -> None:
@@ -312,24 +285,21 @@ class Engine:
 
     async def drain(self, timeout_s: float) -> None:
         """Refuse new requests and let the present ones end; those that take longer are ended with an error."""
-        self._crew.draining = True
-        self._admission.drain()
-        self._encoding.drain()
-        if tasks := [asyncio.create_task(u.ended()) for u in self._utterances.values()]:
-            await asyncio.wait(tasks, timeout=timeout_s)
+        self._let_nobody_in()
+        await self._serving.ended(timeout_s)
 
     async def close(self) -> None:
         """End everything: requests are told, workers stop."""
+        self._let_nobody_in()
+        self._serving.fail_all(EngineDraining("engine.draining"))
+        await self._serving.ended()
+        await self._voicing.close()
+        await asyncio.gather(self.lm.close(), self._token2wav.close())
+
+    def _let_nobody_in(self) -> None:
         self._crew.draining = True
         self._admission.drain()
         self._encoding.drain()
-        utterances = list(self._utterances.values())
-        self._fail_all(EngineDraining("engine.draining"))
-        await asyncio.gather(*(u.ended() for u in utterances))
-        if self._loop_task is not None:
-            self._loop_task.cancel()
-            await asyncio.gather(self._loop_task, return_exceptions=True)
-        await asyncio.gather(self.lm.close(), self._token2wav.close())
 
     def refuse_unless_ready(self) -> None:
         """Refuse while the models are not up. Raises EngineNotReady, EngineDraining."""
@@ -354,32 +324,6 @@ class Engine:
             # Not before: until then the page is being loaded, and the first worker leaves a core free.
             self._text_warming = asyncio.create_task(asyncio.to_thread(self._text.warm))
 
-    def _fail_all(self, error: StudioError) -> None:
-        for utterance in list(self._utterances.values()):
-            utterance.fail(error)
-
-    def _loop_ended(self, task: asyncio.Task[None]) -> None:
-        if task.cancelled():
-            return
-        logger.critical("the token2wav loop broke; this is a bug", exc_info=task.exception())
-        self._fail_all(SynthesisError("internal"))
-        self._loop_task = asyncio.create_task(self._voicing.run(), name="token2wav loop")
-        self._loop_task.add_done_callback(self._loop_ended)
-
-    def _utterance_ended(self, running_before: int, summary: RequestSummary) -> None:
-        # How many were voiced meanwhile, on average; those who only wait take nothing from a stream.
-        running = (running_before + max(1, self._admission.running)) / 2
-        utterance = self._utterances.pop(summary.request_id)
-        self._recorder.request_ended(summary)
-        self._rates.request_ended(summary, utterance.text_ids, running)
-        if summary.reason == "stop":
-            self._admission.measured((summary.rtf or 0.0) * summary.audio_s)
-        logger.info(
-            "request %s ended: voice=%s characters=%d tokens=%d audio_s=%.2f ttfa_s=%s rtf=%s reason=%s",
-            summary.request_id, summary.voice_key[:12], summary.characters, summary.tokens, summary.audio_s,
-            _rounded(summary.ttfa_s), _rounded(summary.rtf), summary.reason,
-        )  # fmt: skip
-
 
 def _unless_down(answer: T | BaseException) -> T | None:
     """A model's figures; None when it is down, which is no error of whoever asks."""
@@ -388,7 +332,3 @@ def _unless_down(answer: T | BaseException) -> T | None:
     if isinstance(answer, BaseException):
         raise answer
     return answer
-
-
-def _rounded(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"

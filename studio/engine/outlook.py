@@ -64,7 +64,7 @@ class Outlook:
     def progress(self, request_id: str) -> Progress | None:
         """None once it has made sound, or has ended."""
         utterance = self._utterances.get(request_id)
-        if utterance is None or utterance.has_sound:
+        if utterance is None or utterance.times.has_sound:
             return None
         ahead = self._ahead_s(utterance)
         tokens = round(sum(ahead) * TOKEN_RATE_HZ)
@@ -87,7 +87,7 @@ class Outlook:
 
     def _left_s(self, utterance: Utterance) -> float:
         """Speech still to be made of a request."""
-        return max(0.0, self._rates.expected_audio_s(utterance.text_ids) - utterance.tokens / TOKEN_RATE_HZ)
+        return max(0.0, self._rates.expected_audio_s(utterance.text_ids) - utterance.times.tokens / TOKEN_RATE_HZ)
 
 
 def wait_s(

@@ -13,14 +13,12 @@ import numpy as np
 
 from studio.audio.retime import Retime
 from studio.engine.admission import Ticket
-from studio.engine.lm_ledger import KvHeld
 from studio.engine.quality import Choice
-from studio.engine.rates import least_prebuffer_s
-from studio.engine.scheduler import Playback
 from studio.engine.silence import Silences
 from studio.engine.sources import SEEDS, TokenSource
-from studio.engine.stats import InFlight, RequestSummary, Stage
+from studio.engine.stats import RequestSummary
 from studio.engine.stream import SpeechStream
+from studio.engine.timeline import Timeline
 from studio.engine.voicing import Row, Voicing
 from studio.errors import RequestAborted, StudioError, SynthesisError
 from studio.protocols import Clock
@@ -29,8 +27,6 @@ from studio.speech import SAMPLE_RATE_HZ, Float32, Segment, SpokenRow, Synthesis
 logger = logging.getLogger(__name__)
 
 SEGMENT_PAUSE_S = 0.15
-ARRIVAL_JITTER_S = 0.1
-"""How much later than it was handed over a chunk may reach a player: the socket and the page's own turn."""
 SEGMENTS_AHEAD = 1
 """Segments whose tokens may be made before the one being heard has ended."""
 
@@ -80,20 +76,10 @@ class Utterance:
         self._parts = parts
         self._request = request
         self._sources = sources
-        self._characters = 0
-        self._playback = Playback()
-        self._arrived_s = parts.clock()
-        self._began_s: float | None = None
-        self._last_chunk_s: float | None = None
-        self._first_token_s: float | None = None
-        self._handed: list[tuple[float, float]] = []
-        self._first_audio_s = 0.0
-        self.tokens = 0
-        self.promised_s = 0.0
-        """Seconds to the first sound that it was promised when it came."""
+        self.times = Timeline(parts.clock, self.request_id, request)
+        self._playback = self.times.playback
         self._error: StudioError | None = None
         self._reason = RequestAborted.code
-        self._held_up = False
         self._full = asyncio.Event()
         self._room = asyncio.Event()
         self.stream = SpeechStream(self.request_id, self._on_read, self._abort)
@@ -101,29 +87,13 @@ class Utterance:
         self.stream.text_ids = self.text_ids
         self._task = asyncio.create_task(self._run(), name=f"utterance {self.request_id}")
 
-    @property
-    def has_sound(self) -> bool:
-        return self._playback.first_chunk_s is not None
-
-    def in_flight(self, kv: KvHeld) -> InFlight:
-        """Where it stands now, for whoever looks after the engine."""
-        now_s = self._parts.clock()
-        stage: Stage = "waiting"
-        if self.has_sound:
-            stage = "speaking"
-        elif self._began_s is not None:
-            stage = "reading" if self._first_token_s is None else "first sound"
-        return InFlight(
-            self.request_id, self._request.client, self._request.voice.key, stage, now_s - self._arrived_s,
-            self.tokens, kv.tokens, kv.prefix_tokens, max(0.0, self._playback.slack_s(now_s)),
-        )  # fmt: skip
-
     def on_end(self, observer: Callable[[RequestSummary], None]) -> None:
         """Call the observer once when the request has ended and freed what it held, however it ended."""
 
         def ended(_: asyncio.Task[None]) -> None:
             self.ticket.leave()
-            observer(self._summary())
+            reason = self._error.code if self._error else self._reason
+            observer(self.times.summary(reason, len(self.stream.spoken)))
 
         # A task that is cancelled before its first step never reaches a `finally`; its callbacks run even so.
         self._task.add_done_callback(ended)
@@ -145,7 +115,7 @@ class Utterance:
     async def _run(self) -> None:
         try:
             await self.ticket.turn()
-            self._began_s = self._parts.clock()
+            self.times.begin()
             await self._speak()
             self._reason = "stop"
             self.stream.finish()
@@ -189,7 +159,7 @@ class Utterance:
         row = Row(self._parts.voicing, f"{self.request_id}.{number}", self._playback)
         spoken = SpokenRow([], pause_before_s(segment, number), segment.pause_after_s)
         self.stream.spoken.append(spoken)
-        self._characters += len(segment.text)
+        self.times.characters += len(segment.text)
         if not self._text_is_whole:
             self.text_ids += len(segment.token_ids)
             self.stream.text_ids = self.text_ids
@@ -199,9 +169,7 @@ class Utterance:
         self, row: Row, spoken: SpokenRow, silences: Silences, tokens: Sequence[int], final: bool
     ) -> None:
         tokens = silences.shortened(tokens)
-        self.tokens += len(tokens)
-        if tokens and self._first_token_s is None:
-            self._first_token_s = self._parts.clock()
+        self.times.add_tokens(len(tokens))
         spoken.tokens.extend(tokens)
         row.offer(tokens, final)
 
@@ -227,16 +195,10 @@ class Utterance:
     def _hand_over(self, samples: Float32) -> None:
         if not len(samples):
             return
-        now_s = self._parts.clock()
-        if self._playback.first_chunk_s is None:
-            self._playback.first_chunk_s = now_s
-            self._first_audio_s = len(samples) / SAMPLE_RATE_HZ
-        self._last_chunk_s = now_s
-        self._handed.append((now_s, len(samples) / SAMPLE_RATE_HZ))
-        self._playback.audio_s += len(samples) / SAMPLE_RATE_HZ
+        self.times.add_sound(len(samples))
         self.stream.push(samples)
         if self.stream.waiting_s > self._parts.max_ahead_s:
-            self._playback.paused = self._held_up = True
+            self._playback.paused = self.times.held_up = True
             self._room.clear()
             self._full.set()
 
@@ -262,34 +224,3 @@ class Utterance:
             finally:
                 limit.cancel()
                 reading.cancel()
-
-    def _rate(self) -> float | None:
-        first_s, last_s = self._playback.first_chunk_s, self._last_chunk_s
-        if first_s is None or last_s is None or last_s <= first_s or self._held_up:
-            return None
-        return (self._playback.audio_s - self._first_audio_s) / (last_s - first_s)
-
-    def _summary(self) -> RequestSummary:
-        now_s = self._parts.clock()
-        began_s, first_s, last_s = self._began_s, self._playback.first_chunk_s, self._last_chunk_s
-        audio_s = self._playback.audio_s
-        return RequestSummary(
-            request_id=self.request_id,
-            voice_key=self._request.voice.key,
-            client=self._request.client,
-            characters=self._characters,
-            segments=len(self.stream.spoken),
-            tokens=self.tokens,
-            audio_s=audio_s,
-            queue_s=(now_s if began_s is None else began_s) - self._arrived_s,
-            ttfa_s=None if first_s is None else first_s - self._arrived_s,
-            rtf=None if began_s is None or last_s is None or not audio_s else (last_s - began_s) / audio_s,
-            rate=self._rate(),
-            ended_s=now_s,
-            reason=self._error.code if self._error else self._reason,
-            needed_s=0.0 if self._held_up else least_prebuffer_s(self._handed, ARRIVAL_JITTER_S),
-            promised_s=self.promised_s,
-            first_token_s=None if self._first_token_s is None else self._first_token_s - self._arrived_s,
-            whole_s=now_s - self._arrived_s,
-            speed=self._request.speed,
-        )

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 from studio.engine.scheduler import Playback, RowScheduler
 from studio.errors import CapacityError, EngineDead, OutOfMemory, StudioError, Token2WavError
@@ -102,6 +103,7 @@ class Voicing:
         """How long a step waits for more rows, while nobody would run dry."""
         self._rows: dict[str, Row] = {}
         self._wake = asyncio.Event()
+        self._loop: asyncio.Task[None] | None = None
 
     @property
     def rows_open(self) -> int:
@@ -130,7 +132,24 @@ class Voicing:
             with contextlib.suppress(StudioError):  # a worker that is gone holds no rows
                 await self._token2wav.drop(row.row_id)
 
-    async def run(self) -> None:
+    def start(self, on_broken: Callable[[], None]) -> None:
+        """Step batches until `close`. A loop that breaks, which is a bug, is told and started again."""
+        self._loop = asyncio.create_task(self._run(), name="token2wav loop")
+        self._loop.add_done_callback(partial(self._loop_ended, on_broken))
+
+    async def close(self) -> None:
+        if self._loop is not None:
+            self._loop.cancel()
+            await asyncio.gather(self._loop, return_exceptions=True)
+
+    def _loop_ended(self, on_broken: Callable[[], None], loop: asyncio.Task[None]) -> None:
+        if loop.cancelled():
+            return
+        logger.critical("the token2wav loop broke; this is a bug", exc_info=loop.exception())
+        on_broken()
+        self.start(on_broken)
+
+    async def _run(self) -> None:
         """Step batches for ever; an error ends the rows it is about, never the loop."""
         while True:
             if self.batch_wait_s and self.scheduler.may_wait(self._clock(), self.batch_wait_s):
