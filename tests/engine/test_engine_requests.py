@@ -438,3 +438,18 @@ async def test_spoken_tokens_are_voiced_again_without_the_speech_lm(stage: Stage
     assert np.array_equal(await read_all(again), samples)
     assert again.spoken == first.spoken and len(stage.lm.prompts) == asked == 2
     assert [row.pause_s for row in first.spoken] == [0.0, SEGMENT_PAUSE_S]
+
+
+async def test_loop_that_breaks_fails_who_is_there_and_goes_on(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def nonsense(rows: object) -> list[object]:
+        return [object()]
+
+    with monkeypatch.context() as broken:
+        broken.setattr(stage.token2wav, "step", nonsense)
+        with pytest.raises(SynthesisError, match="went wrong"):
+            await read_all(await stage.submit())
+    assert "the token2wav loop broke" in caplog.text
+    assert len(await read_all(await stage.submit()))
+    assert await stage.all_is_free()
