@@ -1,11 +1,11 @@
 #!/bin/bash
 # pack_carry.sh CORPUS [CARRY]: prepare what travels to the GPU machine, in folders that fit one call each (64 MiB with the tree).
-# CORPUS: folder with data_NNN.zip, index.jsonl.gz, speakers.json. Writes CARRY/corpus_1 .. corpus_3 (default .carry).
+# CORPUS: folder with data_NNN.zip, index.jsonl.gz, speakers.json. Writes CARRY/corpus_1 .. corpus_5 (default .carry).
 set -euo pipefail
 corpus=$1 carry=${2:-.carry}
 part=0 count=3
 for zip in "$corpus"/data_*.zip; do
-  if [ "$count" -ge 3 ]; then part=$((part + 1)); count=0; rm -rf "$carry/corpus_$part"; mkdir -p "$carry/corpus_$part"; fi
+  if [ "$count" -ge 2 ]; then part=$((part + 1)); count=0; rm -rf "$carry/corpus_$part"; mkdir -p "$carry/corpus_$part"; fi
   cp "$zip" "$carry/corpus_$part/"; count=$((count + 1))
 done
 cp "$corpus/speakers.json" "$carry/corpus_1/"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# pack_slot2.sh WEIGHTS CORPUS TOKENS... [-- GEN_INDEX...]: prepare .carry/lm for the second lease (corpus_1..3 come from pack_carry.sh).
+# pack_slot2.sh WEIGHTS CORPUS TOKENS... [-- GEN_INDEX...]: prepare .carry/lm for the second lease (corpus_1..5 come from pack_carry.sh).
 # WEIGHTS: folder with speech_tokenizer.pt, speaker_encoder.pt, hift.pt, hift_judges.pt of the first lease.
 # TOKENS: FILE or FILE@RATIO as `lm_data --tokens` takes them ("-" for made-up ones); GEN_INDEX: index files of more speech.
 # WORDS=FILE keeps the words of clips between calls: aligning them with the teacher's phonemes takes minutes.

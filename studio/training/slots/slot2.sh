@@ -2,7 +2,7 @@
 # slot2.sh COMMAND: the second lease - speech LM on the first GPU, flow on the last one with the vocoder's polish beside it.
 #   start_lm         from .carry/lease2 (lm_data.npz and the weights of slot 1); the LM needs no audio
 #   unpack N         put .carry/corpus_N outside the checkout and decode its clips in the background
-#   start_audio      start the vocoder's polish at once, and the flow when all PARTS (default 3) parts are decoded
+#   start_audio      start the vocoder's polish at once, and the flow when all PARTS (default 5) parts are decoded
 #   wait SECONDS     sleep, then status
 #   status           a compact view of logs and figures
 #   collect          wait for the trainers, put weights and logs under $OUT (call with `save` at any time for what there is)
@@ -29,7 +29,7 @@ start_audio() {
   # shellcheck disable=SC2086
   trainer vocoder "${VOC_MIN:-13}" studio.training.vocoder "$CACHE" "$CORPUS/speakers.json" "$WORK/out" --device $LAST \
     $resume ${VOC_ARGS:-}
-  launch flow bash "$WORK/code/when_decoded.sh" "$CACHE" "${PARTS:-3}" bash "$WORK/code/trainer.sh" studio.training.flow \
+  launch flow bash "$WORK/code/when_decoded.sh" "$CACHE" "${PARTS:-5}" bash "$WORK/code/trainer.sh" studio.training.flow \
     "$CACHE" "$CORPUS/speakers.json" "$WEIGHTS/speech_tokenizer.pt" "$WEIGHTS/speaker_encoder.pt" "$WORK/out" \
     --device $LAST --minutes "${FLOW_MIN:-13}" ${FLOW_ARGS:-}
 }

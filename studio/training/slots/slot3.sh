@@ -2,7 +2,7 @@
 # slot3.sh COMMAND: a lease for the flow alone - one flow on each GPU, trained for prompt encoders that exist.
 #   unpack N         put .carry/corpus_N outside the checkout and decode its clips in the background
 #   start            from .carry/encoders (`recover` writes them): flow_0 on the first GPU, flow_1 on the second, and so
-#                    on, each when all PARTS (default 3) parts are decoded
+#                    on, each when all PARTS (default 5) parts are decoded
 #   wait SECONDS     sleep, then status
 #   status           a compact view of logs and figures
 #   collect          wait for the trainers, put weights and logs under $OUT (call with `save` at any time for what there is)
@@ -19,7 +19,7 @@ start() {
   for device in $(gpus); do
     arguments=FLOW_${number}_ARGS
     # shellcheck disable=SC2086
-    launch "flow_$number" bash "$WORK/code/when_decoded.sh" "$CACHE" "${PARTS:-3}" \
+    launch "flow_$number" bash "$WORK/code/when_decoded.sh" "$CACHE" "${PARTS:-5}" \
       bash "$WORK/code/trainer.sh" studio.training.flow "$CACHE" "$CORPUS/speakers.json" \
       "$WEIGHTS/speech_tokenizer.pt" "$WEIGHTS/speaker_encoder.pt" "$WORK/out" \
       --name "flow_$number" --device "$device" --minutes "${FLOW_MIN:-10}" ${!arguments:-}
