@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import io
+import itertools
 from collections.abc import Callable
+from pathlib import Path
 
+import numpy as np
 import pytest
-from playwright.sync_api import Page, expect
+import soundfile
+from playwright.sync_api import Page, Request, expect
 
 from studio.listening.answers import Kind, read_csv
 from tests.api.conftest import Service
 from tests.browser.conftest import PHONE
-from tests.simulated_rater import Owner
+from tests.simulated_rater import RATE_HZ, Owner
 
+RECORDER = Path(__file__).with_name("recorder.js")
 PITCHES = {"low tone": 300.0, "high tone": 900.0}
+FADE = 288
+"""Samples of a switch, 12 ms."""
+LEAD_S = 0.03
+SEVERAL = [kind for kind in Kind if kind not in (Kind.MOS, Kind.INTELLIGIBILITY)]
+"""Kinds whose trials have more than one clip."""
 DESIGNS = {
     Kind.MUSHRA: {"reference": "high tone"},
     Kind.SIMILARITY: {"reference": "high tone"},
@@ -29,6 +40,75 @@ def owner(fakes: Service) -> Owner:
 def begin(page: Page) -> None:
     page.locator("[data-part=begin]").click()
     expect(page.locator("body")).to_have_attribute("data-phase", "trial")
+
+
+def chirps(first_hz: float, seconds: float = 8.0) -> bytes:
+    """A WAV file of three tones that rise, one for each band of the anchors: each place in it has its own sound."""
+    time = np.arange(int(seconds * RATE_HZ)) / RATE_HZ
+    tones = [
+        np.sin(2 * np.pi * (low_hz * time + (high_hz - low_hz) * time**2 / 2 / seconds))
+        for low_hz, high_hz in ((first_hz, 3 * first_hz), (4600 + first_hz, 6000), (8000 + first_hz, 10_000))
+    ]
+    buffer = io.BytesIO()
+    soundfile.write(buffer, 0.1 * np.sum(tones, axis=0), RATE_HZ, format="WAV", subtype="PCM_16")
+    return buffer.getvalue()
+
+
+def served_to(asked: list[Request]) -> list[np.ndarray]:
+    """The clips in the order of their buttons, which is the order in which the page asks."""
+    replies = [request.response() for request in asked]
+    return [np.frombuffer(reply.body()[44:], "<i2") / 32767 for reply in replies if reply]
+
+
+def crossing(heard: np.ndarray, old: np.ndarray, new: np.ndarray, begun: int) -> tuple[float, int]:
+    """How far the sound is from going straight from one clip to the other, and where the other is reached."""
+    left = begun + int(np.argmax(np.abs(heard[begun:] - old[begun:]) > 5e-3))
+    span = np.arange(max(0, left - FADE), left + 2 * FADE + 1000)
+    found = []
+    for start in np.arange(left - FADE, left + 1, 0.5):
+        share = np.clip((span - start) / FADE, 0, 1)
+        expected = (1 - share) * old[span] + share * new[span]
+        found.append((float(np.abs(heard[span] - expected).max()), int(start) + FADE))
+    return min(found)
+
+
+@pytest.mark.parametrize("kind", SEVERAL)
+def test_switching_while_playing_goes_on_at_the_same_sample_without_a_click(
+    owner: Owner, open_rater: OpenRater, kind: Kind
+) -> None:
+    """What the page itself sends to the loudspeaker is compared with the clips that it was served."""
+    conditions = [{"name": name} for name in PITCHES]
+    design = {"kind": kind.value, "title": "t", "headphones": "off", "conditions": conditions} | DESIGNS.get(kind, {})
+    test = owner.create(**design)["id"]
+    for name, hertz in PITCHES.items():
+        assert owner.upload(test, name, {"s01.wav": chirps(hertz)}).status_code == 200
+    assert owner.do(test, "open").status_code == 200
+    asked: list[Request] = []
+
+    def watch(page: Page) -> None:
+        page.add_init_script(path=RECORDER)
+        page.on("request", lambda request: asked.append(request) if "/clip/" in request.url else None)
+
+    page = open_rater(owner.invite(test)[0], watch=watch)
+    begin(page)
+    expect(page.locator("[data-part=play-0]")).to_be_enabled()
+    sounds = page.locator("button.sound").count()
+    order = [0, *range(1, sounds), 0]
+    heard = np.array(page.evaluate("order => recorder.press(order, 6000)", order))
+    clips = served_to(asked)
+    assert len(clips) == sounds >= 2
+    begun = int(np.argmax(np.correlate(heard, clips[0][:2400], "valid")))
+    heard = heard[begun:]
+    place, switches = 0, 0
+    for before, after in itertools.pairwise(order):
+        old, new = clips[before][: len(heard)], clips[after][: len(heard)]
+        if np.abs(old - new).max() > 0.02:  # X and the hidden reference are another one's copies
+            error, place = crossing(heard, old, new, place)
+            assert error < 2e-3
+            switches += 1
+    assert switches >= 2
+    leads = page.evaluate("recorder.leads")
+    assert min(leads) >= LEAD_S + FADE / RATE_HZ - 1e-6  # what is being computed already is left alone
 
 
 KEYS = {

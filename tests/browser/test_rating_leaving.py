@@ -58,6 +58,35 @@ def test_back_and_forward_come_to_the_same_trial_with_what_was_set(owner: Owner,
     assert sorted(answer.score for answer in answers_of(owner, test)) == [12, 63]
 
 
+def test_page_from_the_browsers_memory_catches_up_with_what_another_page_did(
+    owner: Owner, open_rater: OpenRater
+) -> None:
+    test, token = owner.opened(PITCHES, items=2, kind="mos")
+    page = open_rater(token)
+    begin(page)
+    expect(page.locator("[data-part=play-0]")).to_be_enabled()
+    second = page.context.new_page()
+    second.goto(page.url)
+    expect(second.locator("body")).to_have_attribute("data-phase", "trial")
+    hear_all(second)
+    second.locator("[data-part=score4] input").check()
+    second.locator("[data-part=next]").click()
+    expect(second.locator("[data-part=progress]")).to_have_text("2 of 4")
+    expect(second.locator("[data-part=play-0]")).to_be_enabled()  # the newest page alone has addresses
+    expect(page.locator("[data-part=progress]")).to_have_text("1 of 4")
+    hear_all(page)
+    page.locator("[data-part=score1] input").check()
+    page.locator("[data-part=next]").click()  # that trial is answered: this one is not counted
+    expect(page.locator("[data-part=progress]")).to_have_text("2 of 4")
+    assert [answer.score for answer in answers_of(owner, test)] == [4]
+    hear_all(second)
+    second.locator("[data-part=score4] input").check()
+    second.locator("[data-part=next]").click()
+    expect(second.locator("[data-part=progress]")).to_have_text("3 of 4")
+    page.evaluate("dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true }))")
+    expect(page.locator("[data-part=progress]")).to_have_text("3 of 4")
+
+
 def test_answer_that_had_not_arrived_when_the_page_was_closed_is_sent_by_the_next_one(
     owner: Owner, open_rater: OpenRater
 ) -> None:
