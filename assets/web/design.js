@@ -24,7 +24,7 @@ class Design {
     this.form = this.part("form");
     this.field = (name) => this.form.elements[name];
     this.form.addEventListener("submit", (event) => { event.preventDefault(); this.make(); });
-    this.form.addEventListener("input", () => showOutputs(this.form));
+    this.form.addEventListener("input", () => this.showOutputs());
     this.part("add").addEventListener("click", () => this.add());
     this.part("stop").addEventListener("click", () => this.abort?.abort());
     this.field("sentence").value = say("example.1");
@@ -53,7 +53,7 @@ class Design {
     this.field("pitch").value = defaults.pitch ?? 0;
     this.field("speed").value = defaults.speed ?? 1;
     this.field("instructions").value = defaults.instructions ?? "";
-    showOutputs(this.form);
+    this.showOutputs();
   }
 
   add() {
@@ -68,7 +68,17 @@ class Design {
     if (!this.shares.some(({ id }) => id === this.prompt)) this.prompt = this.shares[0]?.id ?? null;
     this.part("rows").replaceChildren(...this.shares.map((share) => this.row(share)));
     this.part("add").hidden = this.shares.length >= MAX_VOICES || this.shares.length >= this.voices.length;
+    this.showOutputs();
+  }
+
+  // Of a blend the shares are told as they will be mixed, whatever the sliders add up to.
+  showOutputs() {
     showOutputs(this.form);
+    const total = this.shares.reduce((sum, { weight }) => sum + weight, 0);
+    this.part("rows").querySelectorAll("output").forEach((output, n) => {
+      output.textContent = inWords("weight", total ? (100 * this.shares[n].weight) / total : 0);
+      output.parentElement.querySelector("input").setAttribute("aria-valuetext", output.textContent);
+    });
   }
 
   row(share) {
@@ -86,6 +96,11 @@ class Design {
       blends ? element("label", { class: "check" }, prompt, " ", say("design.prompt_of")) : null);
   }
 
+  // Its name as the list shows it, without what follows of it.
+  calledOf(id) {
+    return this.voices.find((v) => v.id === id)?.label.split(" · ")[0];
+  }
+
   // What the fields say, as the server reads it.
   wanted() {
     const defaults = { pitch: Number(this.field("pitch").value), speed: Number(this.field("speed").value), instructions: this.field("instructions").value.trim() || null };
@@ -99,7 +114,7 @@ class Design {
     this.abort?.abort();
     const abort = this.abort = new AbortController();
     const seed = Math.floor(Math.random() * 2 ** 32);   // one for all, so that what differs is the voice
-    const cards = variantsOf(this.wanted(), (id) => this.voices.find((v) => v.id === id)?.name).map((variant) => new Card(variant, this));
+    const cards = variantsOf(this.wanted(), (id) => this.calledOf(id)).map((variant) => new Card(variant, this));
     this.part("grid").replaceChildren(...cards.map((card) => card.root));
     this.part("empty").hidden = true;
     this.part("stop").hidden = false;

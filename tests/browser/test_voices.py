@@ -196,6 +196,7 @@ def test_variants_are_made_in_parallel_to_pick_refine_and_keep(page: Page, fake_
         selects.nth(number).select_option(label=name)
     weights = page.locator("#design [data-part=rows] input[type=range]")
     weights.nth(0).fill("25")
+    expect(page.locator("#design [data-part=rows] output")).to_have_text(["33 %", "67 %"])
     weights.nth(1).fill("75")
     page.locator("#design [data-part=rows] input[type=radio]").nth(1).check()
     field(page, "speed", "design").fill("0.9")

@@ -1,10 +1,16 @@
 """Pasted plays, CSV and subtitles become lines; hostile ones become errors or harmless text, and soon."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from studio.errors import InvalidRequest
+from studio.messages import catalogue
 from studio.script.lines import MAX_LINES, PAUSE_S, DraftLine, decoded
 from studio.script.parse import parse
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def said(content: str, form: str = "auto") -> list[tuple[str, str]]:
@@ -125,3 +131,12 @@ def test_text_of_any_desk_is_read_and_other_files_are_refused() -> None:
     for data in (b"\x7fELF\0\0", b"PK\x03\x04\x14\x00\x08", b"\xff\xfe\x00", b"\x81"):
         with pytest.raises(InvalidRequest):
             decoded(data)
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_example_of_the_page_is_a_play_whose_speakers_are_starter_voices(language: str) -> None:
+    """In Chinese it was not: its first line had no voice and failed, for whoever tried it."""
+    starters = json.loads((ROOT / "assets" / "starters" / "starters.json").read_text(encoding="utf-8"))
+    form, lines = parse(catalogue(language)["script.example"], "auto")
+    assert form == "play" and len(lines) >= 3
+    assert {line.speaker for line in lines} <= {starter["name"] for starter in starters}
