@@ -189,6 +189,7 @@ class HeldSpeech:
 
 
 def test_variants_are_made_in_parallel_to_pick_refine_and_keep(page: Page, fake_studio: FakeStudio) -> None:
+    add(page, fake_studio, "Third")  # the newest, so that neither row begins with the voice that the other is to have
     page.locator("#tab-design-button").click()
     expect(page.locator("#design .design")).to_have_attribute("data-state", "ready")
     selects = page.locator("#design [data-part=rows] select")
