@@ -21,7 +21,7 @@ export function testPage({ id, tell, fail, edit, back }) {
   const post = (verb, body = {}) => ask(`${path}/${verb}`, { method: "POST", body });
 
   function problems() {
-    if (!test.problems.length) return null;
+    if (test.making || !test.problems.length) return null; // what is being made is not lacking
     return element("ul", { class: "problems" }, ...test.problems.map((one) =>
       element("li", { "data-level": one.level }, element("strong", {}, say(`listen.level.${one.level}`)), ` ${one.message}`)));
   }
