@@ -14,7 +14,7 @@ export class Lab {
     this.error = element("p", { class: "field-error", role: "alert", hidden: true });
     this.status = element("p", { role: "status", "data-part": "lab-status" });
     this.runs = element("div", { "data-part": "lab-runs" });
-    this.start = button(say("lab.page.start"), () => this.guarded(() => this.begin()), { class: "primary", "data-part": "lab-start" });
+    this.start = button(say("lab.page.start"), () => this.guarded(() => this.begin()), { class: "primary", "data-part": "lab-start", disabled: true });
     this.end = button(say("lab.page.stop"), () => this.guarded(() => this.stop()), { "data-part": "lab-stop", hidden: true });
     root.replaceChildren(
       element("p", {}, say("lab.page.intro")),

@@ -125,6 +125,7 @@ def test_engine_restarts_under_two_waiting_requests_and_a_bad_value_is_taken_bac
 
 
 def test_load_from_the_tab_is_measured_on_the_real_engine(admin: Page) -> None:
+    expect(admin.locator("#admin [name=lab_sweep]")).to_have_value("load")  # the Lab knows what can be tried
     admin.locator("#admin [name=lab_values]").fill("1")
     admin.locator("#admin [name=lab_seconds]").fill("1")
     admin.locator("#admin [name=lab_text_s]").select_option("3")
