@@ -9,16 +9,15 @@ import re
 
 from playwright.sync_api import expect
 
+from tests.browser.conftest import OpenPage
 from tests.browser.studio_page import WAIT_MS, StudioPage
-from tests.browser.test_clone import OpenClone, fakes, open_clone
 from tests.browser.test_page import faults
 
-__all__ = ["fakes", "open_clone"]  # fixtures
 TEXT = "the cat sat on the mat"
 
 
-def speak(open_clone: OpenClone) -> StudioPage:
-    page = open_clone()
+def speak(open_on_fake_studio: OpenPage) -> StudioPage:
+    page = open_on_fake_studio()
     page.pick("Ada")
     expect(page.page.locator("#checks .checks")).to_be_hidden()
     page.ask(TEXT)
@@ -26,8 +25,8 @@ def speak(open_clone: OpenClone) -> StudioPage:
     return page
 
 
-def test_take_is_checked_and_what_is_wrong_is_marked_on_the_waveform(open_clone: OpenClone) -> None:
-    page = speak(open_clone)
+def test_take_is_checked_and_what_is_wrong_is_marked_on_the_waveform(open_on_fake_studio: OpenPage) -> None:
+    page = speak(open_on_fake_studio)
     with page.page.expect_response(re.compile("/check$")) as reply:
         page.page.locator("#checks [data-part=check]").click()
     found = reply.value.json()
@@ -47,8 +46,8 @@ def test_take_is_checked_and_what_is_wrong_is_marked_on_the_waveform(open_clone:
     expect(page.page.locator("#checks li")).to_have_count(0)
 
 
-def test_more_takes_are_made_and_the_best_is_kept_with_reasons(open_clone: OpenClone) -> None:
-    page = speak(open_clone)
+def test_more_takes_are_made_and_the_best_is_kept_with_reasons(open_on_fake_studio: OpenPage) -> None:
+    page = speak(open_on_fake_studio)
     page.page.locator("#checks [data-part=best]").click()
     said = page.page.locator("#checks [data-part=said]")
     expect(said).to_have_text(re.compile(r"Kept take \d of 4\."), timeout=WAIT_MS)
