@@ -22,7 +22,7 @@ export class VoiceForm {
       this.part("instructions").hidden = !model.modes.includes("instruct");
       this.part("text-language").hidden = model.languages.length < 2;
       this.field(IN_FORM.language).append(...languageOptions(model.languages));
-      if (this.picked) this.pick(this.picked); // its language may be one of those
+      if (this.picked) this.default("language").value = this.picked.defaults.language ?? ""; // what was typed meanwhile stays
     });
   }
 

@@ -66,7 +66,15 @@ async function step(work) {
 function showJoin(view) {
   const agree = el("input", { type: "checkbox", id: "agree" });
   const begin = el("button", { type: "submit", className: "primary", data: { part: "begin" } }, say("rate.begin"));
-  const form = el("form", { on: { submit: (event) => { event.preventDefault(); audio(); step(() => link.json("join", { consent: agree.checked })); } } },
+  let joining = false;
+  const form = el("form", { on: { submit: async (event) => {
+    event.preventDefault();
+    audio();
+    if (joining) return; // a second press would show the first step anew, and forget what was done in it
+    joining = true;
+    await step(() => link.json("join", { consent: agree.checked }));
+    joining = false;
+  } } },
     view.consent && el("p", { className: "check" }, agree, el("label", { htmlFor: "agree" }, say("rate.agree"))), begin);
   place("join", el("h1", {}, view.name ? say("rate.welcome_name", { name: view.name }) : say("rate.welcome")),
     told(view.instructions), told(view.consent), el("p", {}, say("rate.prepare")), form);
