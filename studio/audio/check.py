@@ -64,18 +64,10 @@ def judge_clip(clip: ReferenceClip) -> Verdict:
     return Verdict(clip.part(start_s, end_s), start_s, end_s, speech_s)
 
 
-def best_part(clip: ReferenceClip) -> ReferenceClip:
-    """The part of a long clip to clone: see `best_span`.
-
-    Raises:  UnusablePromptSpeech if the clip is silent.
-    """
-    return clip.part(*best_span(clip))
-
-
 def best_span(clip: ReferenceClip) -> tuple[float, float]:
     """Start and end in seconds of the loudest speech of at most 10 s that begins and ends at pauses.
 
-    Where no pauses are that close, the loudest 10 s.
+    Where no pauses are that close, the loudest 10 s. Raises: UnusablePromptSpeech if the clip is silent.
     """
     runs = speech_runs(clip)
     if not runs:

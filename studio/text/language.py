@@ -1,4 +1,4 @@
-"""Which language a text is in, by its script: English, Mandarin, Japanese or Korean, or several."""
+"""Which language a text is in, by its script: English, Mandarin, Japanese or Korean."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ Language = Literal["en", "zh", "ja", "ko"]
 _KANA = re.compile(r"[\u3041-\u30ff\u31f0-\u31ff\uff66-\uff9d]")
 _HANGUL = re.compile(r"[\u1100-\u11ff\u3130-\u318f\uac00-\ud7af]")
 HANZI = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
-_LATIN = re.compile(r"[A-Za-z\u00c0-\u024f]{2,}")
 
 
 def language_of(sentence: str) -> Language:
@@ -20,14 +19,3 @@ def language_of(sentence: str) -> Language:
     if _HANGUL.search(sentence):
         return "ko"
     return "zh" if HANZI.search(sentence) else "en"
-
-
-def languages_of(text: str) -> tuple[Language, ...]:
-    """All languages of a text, in the order in which its sentences bring them; () if it has no letters."""
-    found: list[Language] = []
-    for sentence in re.split(r"(?<=[.!?。！？\n])", text):
-        if any(c.isalpha() for c in sentence):
-            found.append(language_of(sentence))
-            if found[-1] != "en" and _LATIN.search(sentence):
-                found.append("en")
-    return tuple(dict.fromkeys(found))

@@ -15,9 +15,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-LOG10_FLOOR = -10.0
-"""Whisper clips power at 1e-10 before the logarithm."""
-
 
 @contextmanager
 def exact_float32() -> Iterator[None]:

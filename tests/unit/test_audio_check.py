@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from studio.audio.check import best_part, best_span, judge_clip, speech_runs, usable_clip
+from studio.audio.check import best_span, judge_clip, speech_runs, usable_clip
 from studio.audio.decode import ReferenceClip, decode_clip
 from studio.errors import UnusablePromptSpeech
 
@@ -95,7 +95,7 @@ def test_long_clip_is_refused_with_its_best_part():
     start_s, end_s = refused.values["start"], refused.values["end"]
     # two of the three loud sentences fit into ten seconds with the pauses between
     assert 18.3 < start_s < 22.3 and end_s - start_s <= 10.0
-    part = best_part(clip)
+    part = clip.part(*best_span(clip))
     assert part.seconds == pytest.approx(end_s - start_s, abs=0.01)
     assert judge_clip(part).clip.seconds == pytest.approx(part.seconds, abs=0.1)
     quiet_end = np.abs(part.samples[-int(0.1 * RATE_HZ):]).max()

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from studio.text.gather import GatherLimits, gather
-from studio.text.language import language_of, languages_of
+from studio.text.language import language_of
 from studio.text.normalize import as_official_chinese, normalize
 
 LIMITS = GatherLimits(most=20, enough=10, rest=5)
@@ -50,11 +50,6 @@ def test_sound_tag_is_never_cut() -> None:
 )
 def test_script_tells_the_language(text: str, language: str) -> None:
     assert language_of(text) == language
-
-
-def test_mixed_text_has_all_its_languages() -> None:
-    assert languages_of("Hello. 你好，world！こんにちは。안녕.") == ("en", "zh", "ja", "ko")
-    assert languages_of("123 ...") == ()
 
 
 def test_each_sentence_is_read_by_the_grammar_of_its_language() -> None:
