@@ -8,12 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.real_studio import RealStudio
 
 FOLDERS = ("unit", "parity", "engine", "api", "browser", "load")
 TESTS = Path(__file__).parent
+PATIENCE_S = 60.0
+"""httpx gives up after five seconds where nobody says otherwise, which a reply may take on a machine that is busy."""
+
+
+def pytest_configure() -> None:
+    """One object is what every function and client of httpx falls back to."""
+    usual: httpx.Timeout = httpx.get.__kwdefaults__["timeout"]
+    usual.connect = usual.read = usual.write = usual.pool = PATIENCE_S
 
 
 def folder_of(path: Path) -> str:

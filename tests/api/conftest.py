@@ -152,7 +152,7 @@ class Service:
         async def run() -> None:
             function()
 
-        asyncio.run_coroutine_threadsafe(run(), self.loop).result(10)
+        asyncio.run_coroutine_threadsafe(run(), self.loop).result(30)
 
     def until(self, condition: Callable[[], bool]) -> None:
         """Wait, in the service's loop, for a condition; the test's own timeout ends a wait that is in vain."""

@@ -113,7 +113,7 @@ def test_live_view_shows_requests_and_their_share_of_the_kv_cache(looked_after: 
     speaking = threading.Thread(target=speech, args=(looked_after,))
     speaking.start()
     looked_after.until(lambda: any(r.tokens == 40 for r in looked_after.engine.in_flight()))
-    asyncio.run_coroutine_threadsafe(looked_after.office.monitor.sample(), looked_after.loop).result(10)
+    asyncio.run_coroutine_threadsafe(looked_after.office.monitor.sample(), looked_after.loop).result(30)
     shown = client.get("/admin/live").json()
     (request,) = shown["in_flight"]
     assert request["tokens"] == 40 and request["kv_tokens"] > 40
@@ -124,7 +124,7 @@ def test_live_view_shows_requests_and_their_share_of_the_kv_cache(looked_after: 
     looked_after.in_loop(going.set)
     speaking.join(30)
     looked_after.until(looked_after.is_idle)
-    asyncio.run_coroutine_threadsafe(looked_after.office.monitor.sample(), looked_after.loop).result(10)
+    asyncio.run_coroutine_threadsafe(looked_after.office.monitor.sample(), looked_after.loop).result(30)
     shown = client.get("/admin/live").json()
     assert shown["in_flight"] == [] and shown["pages"]["shares"] == []
     bar = shown["timeline"][-1]

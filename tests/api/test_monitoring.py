@@ -81,7 +81,7 @@ def wait_until_ready(address: str, process: subprocess.Popen[bytes]) -> None:
     while time.monotonic() < end_s:
         assert process.poll() is None, "Prometheus ended"
         try:
-            if httpx.get(f"{address}/-/ready").is_success:
+            if httpx.get(f"{address}/-/ready", timeout=WAIT_S).is_success:
                 return
         except httpx.TransportError:
             pass  # it does not listen yet
@@ -94,8 +94,9 @@ def found(prometheus: str, query: str) -> list[dict[str, object]]:
     end_s = time.monotonic() + WAIT_S
     result: list[dict[str, object]] = []
     while not result and time.monotonic() < end_s:
-        reply = httpx.get(f"{prometheus}/api/v1/query", params={"query": query}).raise_for_status()
+        reply = httpx.get(f"{prometheus}/api/v1/query", params={"query": query}, timeout=WAIT_S).raise_for_status()
         result = reply.json()["data"]["result"]
+        time.sleep(0 if result else 0.05)  # the service that is scraped runs in this process
     return result
 
 

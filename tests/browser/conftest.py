@@ -191,13 +191,7 @@ def open_owner(chromium: Browser, fakes: Service) -> Iterator[OpenOwner]:
         page = context.new_page()
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.goto(f"{fakes.url}/?__theme={theme}")
-        name = "听音测试" if locale.startswith("zh") else "Listening tests"
-        expect(page.get_by_role("tab").first).to_be_visible()
-        tab = page.get_by_role("tab", name=name)
-        if not tab.is_visible():  # a phone has no room for all of them
-            page.locator(".overflow-menu > button").first.click()
-            tab = page.locator(".overflow-dropdown button", has_text=name)
-        tab.click()
+        StudioPage(page).open_tab("Listening tests", "听音测试")
         expect(page.locator(".listening")).to_have_attribute("data-state", "empty")
         return page
 

@@ -206,6 +206,7 @@ def test_text_is_kept_when_it_cannot_be_spoken_and_a_pair_of_another_page_is_sho
     second = page.context.new_page()
     second.goto(page.url)
     ask_for_pair(second)
+    expect(second.locator("button.sound").last).to_be_enabled()  # it has its sounds before another asks for them
     page.locator("[data-part=send]").click()
     expect(page.locator("[data-part=refused]")).to_be_visible()
     page.locator("[data-part=own-text]").fill(TEXT)

@@ -277,8 +277,11 @@ async def test_a_killed_engine_is_told_at_once_and_the_next_one_speaks_the_same(
         async for _ in stream:
             pass
 
+    phases = []
+    worker.subscribe(lambda state: phases.append(state.phase))
     with pytest.raises(EngineDead):
-        await asyncio.wait_for(listen(), 2)
+        await asyncio.wait_for(listen(), 60)
+    assert "ready" not in phases  # told when it died, not when the next one had started
     await worker.wait_ready()
     assert worker.state.restarts == 1
     assert (await speak(lm, prompt, 3, "after the kill"))[0] == first
