@@ -9,7 +9,7 @@ const SLIDERS = { speed: { plain: 1, step: 0.05 }, pitch: { plain: 0, step: 0.5 
 const PLAIN_SPEED = [0.8, 1.25]; // beyond, it is heard that speech was made faster or slower
 let root = null;
 let onChange = () => {};
-let efforts = {}; // what each quality stands for, as the server documents it
+let efforts = null; // what each quality stands for, as the server documents it, once it has
 const field = (name) => root.querySelector(`[name=${name}]`);
 const place = (id) => root.querySelector(`#${id}`);
 let lastSeed = null;
@@ -54,6 +54,7 @@ function showInstructions() {
 }
 
 function showQuality() {
+  if (!efforts) return;
   const quality = field("quality").value;
   const { first_chunk_tokens: tokens, retakes } = efforts[quality] ?? efforts.balanced;
   const values = { tokens, retakes, seconds: efforts.auto.best_up_to_s };

@@ -5,6 +5,7 @@ const AFTER_MS = 300;
 let root = null;
 let timer = null;
 let asking = null;
+let sounds = []; // the model may tell before there is a place for them
 const part = (name) => root.querySelector(`[data-part=${name}]`);
 
 export async function mountTools(place) {
@@ -13,14 +14,20 @@ export async function mountTools(place) {
   sayIn(root);
   for (const group of root.querySelectorAll("[data-say-label-of]")) group.label = say(group.dataset.sayLabelOf);
   part("insert").addEventListener("change", ({ target }) => { insert(target.value); target.value = ""; });
+  showSounds();
   root.dataset.ready = "true";
 }
 
 // Only sounds that the loaded model honours are offered.
 export function offerSounds(tags) {
+  sounds = tags;
+  if (root) showSounds();
+}
+
+function showSounds() {
   const group = part("sounds");
-  group.hidden = !tags.length;
-  group.replaceChildren(...tags.map((tag) => new Option(tag, tag)));
+  group.hidden = !sounds.length;
+  group.replaceChildren(...sounds.map((tag) => new Option(tag, tag)));
 }
 
 function insert(tag) {

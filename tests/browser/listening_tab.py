@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from playwright.sync_api import Locator, Page
+from playwright.sync_api import Locator, Page, expect
+
+from tests.api.conftest import Service
 
 
 def field(page: Page, name: str) -> Locator:
@@ -26,6 +28,13 @@ def setting(row: Locator, name: str) -> Locator:
     """Add a setting to a condition, such as studio/flow_steps; gives its field."""
     row.locator("[data-part=add-setting]").select_option(name)
     return row.locator(f"[data-setting='{name}']").locator("input, select")
+
+
+def open_test(page: Page, fakes: Service) -> None:
+    """Its last clip may be told before the making of it has ended, until when it cannot be opened."""
+    fakes.until(lambda: not fakes.app.state.listening.generation._tasks)
+    page.locator("[data-part=open]").click()
+    expect(page.locator("h2 .badge")).to_have_attribute("data-state", "open")
 
 
 def link_of(page: Page) -> str:

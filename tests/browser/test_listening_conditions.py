@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 
 from tests.api.conftest import Service
 from tests.browser.conftest import OpenOwner
-from tests.browser.listening_tab import begin_design, condition, field, link_of, setting
+from tests.browser.listening_tab import begin_design, condition, field, link_of, open_test, setting
 from tests.real_studio import ADMIN_PASSWORD
 from tests.simulated_rater import SimulatedRater, higher_is_better, tone
 
@@ -27,8 +27,7 @@ def keep(page: Page) -> None:
 
 def report_of(page: Page, fakes: Service, title: str) -> dict[str, Any]:
     """Open the test, let several raters answer, read the report as its owner does; gives its figures."""
-    page.locator("[data-part=open]").click()
-    expect(page.locator("h2 .badge")).to_have_attribute("data-state", "open")
+    open_test(page, fakes)
     token = link_of(page)
 
     def pass_time(seconds: float) -> None:

@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 
 from tests.api.conftest import Service
 from tests.browser.conftest import PHONE, OpenOwner
-from tests.browser.listening_tab import begin_design, condition, field, link_of, setting
+from tests.browser.listening_tab import begin_design, condition, field, link_of, open_test, setting
 from tests.simulated_rater import SimulatedRater, higher_is_better, tone
 
 
@@ -24,8 +24,7 @@ def test_settings_compared_from_design_to_answers_without_a_file(open_owner: Ope
     page.locator("[data-part=keep]").click()
     page.locator("[data-part=make]").click()
     expect(page.locator(".test [role=status]")).to_contain_text("4 of 4")
-    page.locator("[data-part=open]").click()
-    expect(page.locator("h2 .badge")).to_have_attribute("data-state", "open")
+    open_test(page, fakes)
     token = link_of(page)
 
     def pass_time(seconds: float) -> None:

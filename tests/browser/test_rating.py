@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from studio.listening.answers import Answer, Kind, read_csv
 from tests.browser.conftest import DESKTOP, PHONE, opening_raters
+from tests.browser.studio_page import StudioPage
 from tests.fake_studio import FakeStudio
 from tests.simulated_rater import Owner, SimulatedRater, higher_is_better, tone
 
@@ -34,7 +35,7 @@ def open_owner_of(chromium: Browser) -> Iterator[Callable[[FakeStudio], Page]]:
     def open_one(studio: FakeStudio) -> Page:
         page = context.new_page()
         page.goto(studio.url)
-        page.get_by_role("tab", name="Listening tests").click()
+        StudioPage(page).open_tab("Listening tests")
         expect(page.locator(".listening")).to_have_attribute("data-state", "empty")
         return page
 
