@@ -98,7 +98,7 @@ def test_switching_while_playing_goes_on_at_the_same_sample_without_a_click(
     clips = served_to(asked)
     assert len(clips) == sounds >= 2
     begun = int(np.argmax(np.correlate(heard, clips[0][:2400], "valid")))
-    heard = heard[begun:]
+    heard = heard[begun:][: len(clips[0])]  # where the machine is slow the recorder goes on beyond the clip
     place, switches = 0, 0
     for before, after in itertools.pairwise(order):
         old, new = clips[before][: len(heard)], clips[after][: len(heard)]
