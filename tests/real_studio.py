@@ -102,7 +102,7 @@ class RealStudio:
 
     def metric(self, name: str) -> float:
         """The value of a metric that has no labels."""
-        for line in httpx.get(f"{self.url}/metrics", timeout=10).text.splitlines():
+        for line in httpx.get(f"{self.url}/metrics", timeout=60).text.splitlines():
             if line.startswith(f"{name} "):
                 return float(line.split()[1])
         raise KeyError(name)
