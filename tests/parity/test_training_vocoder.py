@@ -49,7 +49,7 @@ def test_vocoder_trains_in_both_phases_and_its_file_loads_as_a_checkpoint(tmp_pa
                 *places,
                 *small,
                 "--minutes",
-                "5",
+                "1000",  # counted from this process's start, in which other tests may have run for long
                 "--max-steps",
                 "2",
                 "--judges-from",
