@@ -22,6 +22,7 @@ from studio.ui.tabs.script import script_tab
 from studio.ui.tabs.studio import studio_tab
 from studio.ui.tabs.takes import restore_place, takes_tab, wire_restore
 from studio.ui.tabs.voices import voices_tab
+from studio.ui.uploads import UploadsOnly
 
 WEB = Path(__file__).resolve().parents[2] / "assets" / "web"
 STATUS_TEMPLATE = (
@@ -90,7 +91,7 @@ def build_page(
 ) -> Page:
     """All tabs; queue() limits are ours to set since Gradio's default runs one event at a time."""
     i18n = translations()
-    with gr.Blocks(title="CosyVoice Studio", analytics_enabled=False, delete_cache=(3600, 86400)) as blocks:
+    with UploadsOnly(title="CosyVoice Studio", analytics_enabled=False, delete_cache=(3600, 86400)) as blocks:
         with gr.Row(elem_classes="studio-head"):
             gr.Markdown(i18n("page.title"), elem_id="title")
             gr.HTML(

@@ -184,3 +184,15 @@ def test_refusals_are_in_the_language_of_the_caller_and_takes_are_the_callers_ow
         assert [take["text"] for take in mine] == ["Only mine"]
     finally:
         client.close()
+
+
+def test_file_that_was_not_uploaded_is_not_read_and_no_address_is_fetched(service, tmp_path: Path) -> None:
+    (tmp_path / "kept.wav").write_bytes(clip_bytes(4.0))
+    address = f"{service.url}/gradio_api/call/clone_voice"
+    told = []
+    for path in (str(tmp_path / "kept.wav"), "https://example.com/a.wav"):
+        clip = {"path": path, "meta": {"_type": "gradio.FileData"}}
+        event = httpx.post(address, json={"data": [clip, "what is said", "Cleo", "agreed"]}).json()["event_id"]
+        told.append(httpx.get(f"{address}/{event}").text)
+    assert all("event: error" in reply for reply in told) and "from uploads only" in told[1]
+    assert [voice.name for voice in service.store.all()] == ["Ada"]
