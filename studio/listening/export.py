@@ -10,6 +10,7 @@ from pathlib import Path
 
 from studio.archive import streamed_zip
 from studio.audio.encode import encode_file
+from studio.errors import NotFound
 from studio.listening import webmushra
 from studio.listening.answers import write_csv
 from studio.listening.raters import RaterStore
@@ -37,9 +38,12 @@ def _entries(store: ListeningStore, raters: RaterStore, test: Test) -> Iterator[
         yield name, text.encode()
     for stage in ("given", "ready"):
         for number, ((item, condition), clip) in enumerate(store.clips(test.id, stage).items()):
-            sound = encode_file(store.samples(test.id, clip), clip.rate_hz, "flac")
+            try:
+                samples = store.samples(test.id, clip)
+            except NotFound:
+                continue  # it went meanwhile, as the arena's do with each vote
             title = _safe(titles.get(condition, condition))
-            yield f"{stage}/{title}/{_safe(item)}.{number}.flac", sound
+            yield f"{stage}/{title}/{_safe(item)}.{number}.flac", encode_file(samples, clip.rate_hz, "flac")
 
 
 def _json(value: object) -> str:

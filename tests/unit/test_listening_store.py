@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,7 @@ from studio.listening.arena import next_pair
 from studio.listening.blinding import Addresses, blind_wav
 from studio.listening.database import Database
 from studio.listening.design import Condition, Design, Source
+from studio.listening.export import export
 from studio.listening.headphones import softest
 from studio.listening.orders import plan
 from studio.listening.raters import Rater, RaterStore
@@ -245,3 +248,15 @@ def test_clip_that_went_while_it_was_asked_for_is_not_found(room: Room) -> None:
     room.store.drop_item(session.test.id, "s01")
     with pytest.raises(NotFound):
         room.store.samples(session.test.id, clip)
+
+
+def test_export_of_an_open_arena_is_whole_although_clips_go_meanwhile(room: Room) -> None:
+    test = come(room, opened(room, headphones="off", arena=True)).test
+    sent = b""
+    for piece in export(room.store, room.raters, test):
+        sent += piece
+        if b"ready/" in piece:
+            room.store.drop_item(test.id, "s01")
+    with zipfile.ZipFile(io.BytesIO(sent)) as archive:
+        assert archive.testzip() is None
+        assert sum(name.startswith("ready/") for name in archive.namelist()) == 1
