@@ -109,7 +109,7 @@ def material_router(room: ListeningRoom, owners: Owners) -> APIRouter:
             wanted = " ".join(f"--{k.replace('_', '-')} {v}" for k, v in held_back[0].wanted.items())
             raise ListeningConflict("listening.other_settings", name=held_back[0].condition.name, wanted=wanted)
         with room.changing(test.id):
-            room.generation.start(test)
+            room.start_making(test)
         return wire(room, room.store.find(test.id), language_of(request))
 
     @router.get("/tests/{test_id}/material/{condition}/{item}")

@@ -49,10 +49,13 @@ def install_listening(
     def present() -> dict[str, object]:
         return engine_settings.of_moment(lending.tuning.settings if lending else settings)
 
+    def own_by_name() -> dict[str, object]:
+        return engine_settings.of_moment(own())
+
     speech = ConditionSpeech(
         engine, store, prompts, model, lending.check if lending else engine_settings.possible_with(settings)
     )
-    room = ListeningRoom(settings.folder("listening"), speech.speak, speech.check_text, present, now)
+    room = ListeningRoom(settings.folder("listening"), speech.speak, speech.check_text, present, now, own_by_name)
     if lending is not None:
         series = room.borrow_from(lending, speech.speak_past_line)
         engine.on_ready(lambda: series.resume() if engine.state().ready else None)

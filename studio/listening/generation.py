@@ -88,33 +88,41 @@ def pinned(design: Design, running: Mapping[str, Any]) -> Design:
 
 
 class Generation:
-    """Makes material in the background, a task a test; what is made is kept at once, so that it can be gone on with."""
+    """Makes material in the background, a task a test; what is made is kept at once, so that it can be gone on with.
 
-    def __init__(self, store: ListeningStore, speak: Speak, present: Present) -> None:
+    own: the settings that the studio comes back to where those of the moment are only lent; who waits in line meanwhile
+    is spoken under them.
+    """
+
+    def __init__(self, store: ListeningStore, speak: Speak, present: Present, own: Present | None = None) -> None:
         self._store, self._speak, self._present = store, speak, present
+        self._own = own or present
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def is_busy(self, test: str) -> bool:
         return test in self._tasks
 
     def waiting(self, design: Design) -> list[Waiting]:
-        return waiting(design, self._present())
+        return waiting(design, self._own())
 
     def start(self, test: Test) -> None:
-        """Begin what the present settings allow, or do nothing if it is under way."""
+        """Begin what the studio's own settings allow, or do nothing if it is under way."""
         if test.id not in self._tasks:
             held_back = {w.condition.id for w in self.waiting(test.design)}
-            self._begin(test, [p for p in missing(self._store, test) if p[0].id not in held_back], self._speak)
+            wanted = [piece for piece in missing(self._store, test) if piece[0].id not in held_back]
+            self._begin(test, wanted, self._speak, self._own())
 
     async def make(self, test: Test, conditions: Collection[str], speak: Speak) -> bool:
         """Make what is missing of these conditions under the present settings; whether all of it is there now."""
         wanted = [piece for piece in missing(self._store, test) if piece[0].id in conditions]
-        await asyncio.wait((self._begin(test, wanted, speak),))
+        await asyncio.wait((self._begin(test, wanted, speak, self._present()),))
         return not any(condition.id in conditions for condition, _ in missing(self._store, test))
 
-    def _begin(self, test: Test, wanted: list[Piece], speak: Speak) -> asyncio.Task[None]:
+    def _begin(
+        self, test: Test, wanted: list[Piece], speak: Speak, running: Mapping[str, Any]
+    ) -> asyncio.Task[None]:
         self._store.set_problem(test.id, None)
-        task = asyncio.create_task(self._make(test, wanted, speak), name=f"listening test {test.id}")
+        task = asyncio.create_task(self._make(test, wanted, speak, running), name=f"listening test {test.id}")
         self._tasks[test.id] = task
         task.add_done_callback(lambda _task: self._tasks.pop(test.id, None))
         return task
@@ -129,9 +137,8 @@ class Generation:
         for test in list(self._tasks):
             await self.stop(test)
 
-    async def _make(self, test: Test, wanted: list[Piece], speak: Speak) -> None:
+    async def _make(self, test: Test, wanted: list[Piece], speak: Speak, running: Mapping[str, Any]) -> None:
         places = asyncio.Semaphore(AT_ONCE)
-        running = self._present()
 
         async def make(condition: Condition, number: int) -> None:
             async with places:

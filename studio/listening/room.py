@@ -16,23 +16,29 @@ from studio.listening.generation import Generation, Present, Speak
 from studio.listening.raters import RaterStore
 from studio.listening.series import Lender, Series
 from studio.listening.sessions import Sessions
-from studio.listening.store import ListeningStore
+from studio.listening.store import ListeningStore, Test
 
 
 class ListeningRoom:
     """Stores, sessions, generation and arena, and the series once somebody lends the engine.
 
-    present: as in `generation`; check: as in `arena`.
+    present, own: as in `generation`; check: as in `arena`.
     """
 
     def __init__(
-        self, folder: Path, speak: Speak, check: Check, present: Present, now: Callable[[], float] = time.time
+        self,
+        folder: Path,
+        speak: Speak,
+        check: Check,
+        present: Present,
+        now: Callable[[], float] = time.time,
+        own: Present | None = None,
     ) -> None:
         self._database = Database(folder / "tests.sqlite")
         self.store = ListeningStore(folder, self._database, now)
         self.raters = RaterStore(self._database, now)
         self.sessions = Sessions(self.store, self.raters, Addresses(), now)
-        self.generation = Generation(self.store, speak, present)
+        self.generation = Generation(self.store, speak, present, own)
         self.arena = Arena(self.store, self.raters, speak, check, now)
         self.series: Series | None = None
         self.now = now
@@ -48,6 +54,11 @@ class ListeningRoom:
     def is_making(self, test: str) -> bool:
         """Whether material of a test is being made."""
         return self.generation.is_busy(test) or (self.series is not None and self.series.is_busy(test))
+
+    def start_making(self, test: Test) -> None:
+        """Begin what the studio's own settings allow, or do nothing while material of the test is being made."""
+        if not self.is_making(test.id):
+            self.generation.start(test)
 
     async def stop_making(self, test: str) -> None:
         """Until nothing more of it comes."""

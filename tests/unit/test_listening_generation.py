@@ -20,7 +20,9 @@ from studio.speech import Float32
 SIX = Condition("c1", "six", Source("speech", "Ada", studio={"flow_steps": 6}))
 
 
-def made(folder: Path, running: dict[str, Any], during: dict[str, Any]) -> tuple[int, str]:
+def made(
+    folder: Path, running: dict[str, Any], during: dict[str, Any], own: dict[str, Any] | None = None
+) -> tuple[int, str]:
     """Clips and the problem after making one sentence; during: what somebody changes while it is spoken."""
 
     async def speak(wanted: Utterance) -> Float32:
@@ -35,7 +37,7 @@ def made(folder: Path, running: dict[str, Any], during: dict[str, Any]) -> tuple
     database = Database(folder / "tests.sqlite")
     store = ListeningStore(folder, database)
     test = store.create(Design(Kind.MOS, "t", (SIX,), ("a",)), "owner")
-    generation = Generation(store, speak, lambda: dict(running))
+    generation = Generation(store, speak, lambda: dict(running), lambda: own or dict(running))
     asyncio.run(make())
     found = len(store.clips(test.id, "given")), store.find(test.id).problem
     database.close()
@@ -50,6 +52,11 @@ def test_settings_are_those_of_the_moment(tmp_path: Path) -> None:
 def test_what_was_made_while_the_settings_changed_is_not_kept(tmp_path: Path) -> None:
     clips, problem = made(tmp_path, {"flow_steps": 6}, {"flow_steps": 10})
     assert clips == 0 and "changed" in problem
+
+
+def test_what_is_begun_while_other_settings_are_lent_is_made_under_the_studios_own(tmp_path: Path) -> None:
+    assert made(tmp_path, {"flow_steps": 4}, {"flow_steps": 6}, own={"flow_steps": 6}) == (1, "")
+    assert made(tmp_path, {"flow_steps": 6}, {"flow_steps": 10}, own={"flow_steps": 10}) == (0, "")
 
 
 def test_conditions_name_what_can_be_heard_and_see_no_secret_and_no_path() -> None:

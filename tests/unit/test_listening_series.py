@@ -15,6 +15,7 @@ from studio.listening.answers import Kind
 from studio.listening.database import Database
 from studio.listening.design import Condition, Design, Source
 from studio.listening.generation import Generation, Utterance
+from studio.listening.room import ListeningRoom
 from studio.listening.series import MAX_TRIES, Series, parts
 from studio.listening.store import ListeningStore
 from studio.speech import Float32
@@ -125,3 +126,19 @@ def test_series_that_ends_the_studio_again_and_again_is_given_up_and_says_so(sto
     run(store, lender, lambda series: series.resume())
     assert store.series() == {} and "ended 3 times" in store.find(test.id).problem_in("en")
     assert "中断了 3 次" in store.find(test.id).problem_in("zh")
+
+
+def test_owner_begins_nothing_beside_the_series_of_the_same_test(tmp_path: Path) -> None:
+    class StartingLender(ScriptedLender):
+        def lend(self, *asked: object) -> Awaitable[str]:
+            return asyncio.get_running_loop().create_future()  # the workers are being started
+
+    async def live() -> None:
+        room = ListeningRoom(tmp_path, speak, lambda text: None, lambda: OWN)
+        series, test = room.borrow_from(StartingLender(), speak), draft(room.store, 10)
+        series.start(test, "ada")
+        room.start_making(test)
+        assert room.is_making(test.id) and not room.generation.is_busy(test.id)
+        await room.close()
+
+    asyncio.run(live())
