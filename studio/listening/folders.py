@@ -34,7 +34,13 @@ def _by_condition(design: Design, files: Iterable[NamedFile]) -> list[tuple[Cond
         if not folder:
             raise InvalidRequest("listening.folder_none", param="files", file=file.name)
         held.setdefault(folder, []).append(file)
-    wanted = {c.source.folder or c.name: c for c in design.conditions if c.source.kind == "upload"}
+    wanted: dict[str, Condition] = {}
+    for condition in (c for c in design.conditions if c.source.kind == "upload"):
+        folder = condition.source.folder or condition.name
+        if (other := wanted.setdefault(folder, condition)) is not condition:
+            raise InvalidRequest(
+                "listening.folder_twice", param="conditions", folder=folder, name=other.name, other=condition.name
+            )
     for folder in held.keys() - wanted.keys():
         known = ", ".join(wanted) or "-"
         raise InvalidRequest("listening.folder_unknown", param="files", folder=folder[:80], known=known)

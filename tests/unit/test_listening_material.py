@@ -8,7 +8,9 @@ import pytest
 from studio.audio.loudness import loudness_of
 from studio.errors import InvalidRequest
 from studio.listening.answers import Kind
-from studio.listening.design import Condition, Design
+from studio.listening.design import Condition, Design, Source
+from studio.listening.folders import read_folders
+from studio.listening.intake import NamedFile
 from studio.listening.material import anchor, comparable, ready, spoilt
 
 RATE_HZ = 24_000
@@ -97,3 +99,9 @@ def test_spoilt_clip_has_lost_its_treble_to_noise() -> None:
 def test_useless_clip_is_named(clip: np.ndarray, key: str) -> None:
     with pytest.raises(InvalidRequest, match="s-a"):
         comparable({("s", "a"): (clip, RATE_HZ)})
+
+
+def test_folder_that_two_conditions_ask_for_is_refused_by_both_names() -> None:
+    design = Design(Kind.AB, "t", (Condition("c1", "base"), Condition("c2", "tuned", Source(folder="base"))))
+    with pytest.raises(InvalidRequest, match='"base" and "tuned" both'):
+        read_folders(design, [NamedFile("base/a.wav", b"")])
