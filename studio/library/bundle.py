@@ -146,7 +146,7 @@ def _read_listing(data: bytes) -> list[Voice]:
     except InvalidRequest as error:
         error.param = "bundle"
         raise
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
         raise InvalidRequest("bundle.broken", param="bundle", file=LISTING) from None
 
 

@@ -210,6 +210,9 @@ HOSTILE: dict[str, Callable[[Files], bytes]] = {
     "weight is no number": with_listing(
         parts=[{"name": "A", "clip": "0" * 32, "transcript": "x", "weight": "nan"}]
     ),
+    "weight beyond all numbers": with_listing(
+        parts=[{"name": "A", "clip": "0" * 32, "transcript": "x", "weight": 10**400}]
+    ),
     "no transcript": with_listing(transcript="..."),
 }
 
