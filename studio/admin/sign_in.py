@@ -79,7 +79,7 @@ class SignIn:
         if answer.iss and answer.iss != issuer:
             raise AdminRefused("admin.oidc_token", reason="iss")
         if answer.error or not answer.code:
-            reason = answer.error[:100] or "code"
+            reason = "".join(filter(str.isprintable, answer.error[:100])) or "code"  # anybody may write it
             raise AdminRefused("admin.oidc_refused", provider=self.host, reason=reason)
         token = await self._provider.id_token(answer.code, redirect_uri, flow.verifier)
         key = key_of(token, await self._provider.keys()) or key_of(token, await self._provider.keys(again=True))

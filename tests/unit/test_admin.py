@@ -201,6 +201,9 @@ async def test_sign_in_that_is_begun_ends_within_ten_minutes_or_is_begun_anew() 
     answer = Answer(state, error="access_denied")
     with pytest.raises(AdminRefused, match="access_denied"):
         await sign_in.end(cookie, answer, "")
+    with pytest.raises(AdminRefused) as forged:
+        await sign_in.end(cookie, replace(answer, error="no\nINFO administrator 'eve' signed in"), "")
+    assert "\n" not in str(forged.value)
     with pytest.raises(AdminRefused, match="iss"):
         await sign_in.end(cookie, replace(answer, iss="https://evil.example"), "")
     later = f"{int(FLOW_S) * 9}.{cookie.partition('.')[2]}"
