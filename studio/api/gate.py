@@ -9,7 +9,7 @@ from starlette.requests import HTTPConnection
 
 from studio.api.asgi import Asgi, Message, Receive, Scope, Send, path_of
 from studio.api.errors import language_of, reply
-from studio.api.guard import SESSION_COOKIE, Guard, public_origin
+from studio.api.guard import SESSION_COOKIE, Guard, is_secure
 from studio.errors import CrossSite, Unauthorized
 from studio.messages import render
 
@@ -83,7 +83,7 @@ class Gate:
         )
 
     def _cookie(self, request: HTTPConnection) -> str:
-        secure = "; Secure" if public_origin(request).startswith("https:") else ""
+        secure = "; Secure" if is_secure(request) else ""
         session = f"{SESSION_COOKIE}={self._guard.new_session()}; Max-Age={SESSION_LIFE_S}"
         return f"{session}; Path=/; HttpOnly; SameSite=Lax{secure}"
 

@@ -93,6 +93,11 @@ def public_origin(request: HTTPConnection) -> str:
     return f"{'https' if scheme in ('https', 'wss') else 'http'}://{host}"
 
 
+def is_secure(request: HTTPConnection) -> bool:
+    """Whether the browser came by https, be it to a proxy: then a cookie never goes by http."""
+    return public_origin(request).startswith("https:")
+
+
 def _first(request: HTTPConnection, header: str) -> str:
     """What the outermost of several proxies wrote."""
     return request.headers.get(header, "").partition(",")[0].strip().lower()

@@ -6,7 +6,7 @@ import secrets
 
 from fastapi import Request, Response
 
-from studio.api.guard import Guard
+from studio.api.guard import Guard, is_secure
 from studio.errors import NotFound
 from studio.listening.store import ListeningStore, Test, hashed
 
@@ -35,10 +35,10 @@ class Owners:
 
     def give(self, key: str, request: Request, response: Response) -> None:
         path = str(request.scope.get("root_path", "")) + "/v1/listening"
-        secure = request.url.scheme == "https"
         response.set_cookie(
-            OWNER_COOKIE, key, max_age=KEY_LIFE_S, path=path, httponly=True, samesite="strict", secure=secure
-        )
+            OWNER_COOKIE, key, max_age=KEY_LIFE_S, path=path, httponly=True, samesite="strict",
+            secure=is_secure(request),
+        )  # fmt: skip
 
     def tests(self, request: Request) -> list[Test]:
         """The caller's tests; with the studio's API key everybody's."""

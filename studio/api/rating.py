@@ -15,6 +15,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import FileResponse
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from studio.api.guard import is_secure
 from studio.errors import NotFound
 from studio.library.store import is_unicode
 from studio.listening.room import ListeningRoom
@@ -107,7 +108,7 @@ def rating_router(room: ListeningRoom) -> APIRouter:
             root = str(request.scope.get("root_path", ""))
             response.set_cookie(
                 RATER_COOKIE, key, max_age=COOKIE_LIFE_S, path=f"{root}/listen/{token}", httponly=True,
-                samesite="strict", secure=request.url.scheme == "https",
+                samesite="strict", secure=is_secure(request),
             )  # fmt: skip
         return key
 

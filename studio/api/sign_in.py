@@ -13,7 +13,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from studio.admin.access import ADMIN_COOKIE, SESSION_S, AdminAccess
 from studio.admin.sign_in import FLOW_S, Answer, SignIn
 from studio.api.errors import language_of
-from studio.api.guard import public_origin
+from studio.api.guard import is_secure, public_origin
 from studio.errors import AdminRefused, ProviderError
 from studio.messages import render
 
@@ -59,7 +59,7 @@ def _with_cookie(reply: Reply, request: Request, name: str, value: str, seconds:
     # Lax: strict ones are not sent on the way back from the provider, and what changes anything is no GET.
     reply.set_cookie(
         name, value, max_age=int(seconds), path=f"{_root(request)}/admin", httponly=True, samesite="lax",
-        secure=public_origin(request).startswith("https:"),
+        secure=is_secure(request),
     )  # fmt: skip
     return reply
 

@@ -50,6 +50,16 @@ def test_key_that_could_be_guessed_is_not_taken(service, owner) -> None:
     assert httpx.get(f"{path}/state", headers={"Cookie": "studio_rater=1"}).json()["phase"] == "join"
 
 
+def test_keys_of_owners_and_raters_never_go_by_http_behind_tls(service, owner) -> None:
+    _, token = owner.opened(PITCHES, kind="ab")
+    for headers, secure in (({}, False), ({"X-Forwarded-Proto": "https"}, True)):
+        for reply in (
+            httpx.post(f"{service.url}/v1/listening/owner", json={"key": "k" * 24}, headers=headers),
+            httpx.get(f"{service.url}/listen/{token}/state", headers=headers),
+        ):
+            assert ("Secure" in reply.headers["set-cookie"].split("; ")) == secure
+
+
 def test_answer_sent_many_times_at_once_counts_once(service, owner) -> None:
     test, token = owner.opened(PITCHES, items=2, kind="ab")
     them = rater(service, token)
