@@ -208,6 +208,9 @@ def _add_listening(app: FastAPI, rooms: Rooms, now: Callable[[], float]) -> List
 def _add_files(app: FastAPI) -> None:
     """What does not exist, and the page's own files; after all other routes."""
 
+    # Gradio fetches any public address for anybody at these, which the page never uses.
+    @app.api_route("/gradio_api/file=http{path:path}", methods=["GET", "HEAD"], include_in_schema=False)
+    @app.api_route("/gradio_api/file/http{path:path}", methods=["GET", "HEAD"], include_in_schema=False)
     @app.api_route("/admin/{path:path}", methods=ANY_METHOD, include_in_schema=False)
     @app.api_route("/v1/{path:path}", methods=ANY_METHOD, include_in_schema=False)
     async def nothing_here(path: str) -> None:

@@ -74,6 +74,12 @@ def test_files_beside_the_page_are_out_of_reach(service) -> None:
         assert httpx.get(f"{service.url}/{path}").status_code in (403, 404), path
 
 
+def test_no_address_is_fetched_for_anybody(service) -> None:
+    for path in ("file=https://example.com/", "file=http:/example.com", "file=%68ttps://example.com/", "file/https://a.b"):
+        assert httpx.get(f"{service.url}/gradio_api/{path}").json()["error"]["code"] == "not_found", path
+    assert httpx.head(f"{service.url}/gradio_api/file=https://example.com/").status_code == 404
+
+
 def test_stray_route_is_told_in_the_envelope(service) -> None:
     for reply in (httpx.put(f"{service.url}/v1/audio/voices"), httpx.get(f"{service.url}/v1/nonsense")):
         assert (reply.status_code, reply.json()["error"]["code"]) == (404, "not_found")
