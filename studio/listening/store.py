@@ -6,6 +6,7 @@ import hashlib
 import json
 import secrets
 import shutil
+import sqlite3
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -167,21 +168,25 @@ class ListeningStore:
         self._db.run("DELETE FROM series WHERE test = ?", test)
 
     def put_clip(self, test: str, stage: Stage, clip: GivenClip) -> None:
-        """Keep a clip in place of one that there was."""
+        """Keep a clip in place of one that there was. Raises NotFound for a test that was deleted meanwhile."""
         folder = self._files / test
         folder.mkdir(exist_ok=True)
         name = f"{secrets.token_hex(12)}.wav"
         subtype = "PCM_16" if stage == "ready" else "PCM_24"
         soundfile.write(folder / name, np.clip(clip.samples, -1, 1), clip.rate_hz, subtype=subtype)
-        with self._db.transaction():
-            where = (test, clip.item, clip.condition, stage)
-            old = self._db.row(
-                "SELECT file FROM clip WHERE (test, item, condition, stage) = (?, ?, ?, ?)", *where
-            )
-            self._db.run(
-                "INSERT OR REPLACE INTO clip VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                *where, name, len(clip.samples), clip.rate_hz, clip.text,
-            )  # fmt: skip
+        where = (test, clip.item, clip.condition, stage)
+        try:
+            with self._db.transaction():
+                old = self._db.row(
+                    "SELECT file FROM clip WHERE (test, item, condition, stage) = (?, ?, ?, ?)", *where
+                )
+                self._db.run(
+                    "INSERT OR REPLACE INTO clip VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                    *where, name, len(clip.samples), clip.rate_hz, clip.text,
+                )  # fmt: skip
+        except sqlite3.IntegrityError:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise NotFound("listening.not_found") from None
         if old:
             (folder / old["file"]).unlink(missing_ok=True)
 

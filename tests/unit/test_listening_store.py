@@ -91,6 +91,14 @@ def test_deleted_test_leaves_no_file_and_no_row(room: Room, tmp_path: Path) -> N
     assert not list(tmp_path.glob("files/*/*")) and room.raters.of_test(test.id) == []
 
 
+def test_clip_that_is_ready_after_its_test_was_deleted_leaves_no_file(room: Room, tmp_path: Path) -> None:
+    test = made(room)
+    room.store.delete(test.id)
+    with pytest.raises(NotFound):
+        room.store.put_clip(test.id, "given", GivenClip("s02", "c1", SOUND, 24_000, "b"))
+    assert not list((tmp_path / "files").iterdir())
+
+
 def test_invitation_ends_with_its_time(room: Room) -> None:
     test = made(room)
     token = room.store.invite(test.id, "", 1500.0).token
