@@ -24,16 +24,22 @@ class ClientFiles:
     async def _ask(self, request: gr.Request, method: str, path: str, **content: Any) -> Any:
         return await told(self._routes(request.request, method, f"/v1{path}", **content))
 
-    def _kept(self, name: str, data: bytes) -> str:
-        made = Path(self._cache, uuid.uuid4().hex, name)
-        made.parent.mkdir(parents=True)
-        made.write_bytes(data)
+    def _place(self, name: str) -> Path:
+        return Path(self._cache, uuid.uuid4().hex, name)
+
+    async def _kept(self, request: gr.Request, name: str, path: str, **params: Any) -> str:
+        """The file that a path gives, which may be larger than memory."""
+        made = self._place(name)
+        await self._ask(request, "GET", path, into=made, params=params)
         return str(made)
 
     def _sound(self, name: str, data: bytes, audio_format: str) -> str:
         """A file of a reply; of a wav the samples were asked for, since a streamed one does not know its length."""
         head = wav_header(SAMPLE_RATE_HZ, len(data)) if audio_format == "wav" else b""
-        return self._kept(f"{name}.{audio_format}", head + data)
+        made = self._place(f"{name}.{audio_format}")
+        made.parent.mkdir(parents=True)
+        made.write_bytes(head + data)
+        return str(made)
 
     async def speak(
         self,
@@ -63,19 +69,16 @@ class ClientFiles:
     async def take_file(self, take: str, audio_format: str, request: gr.Request) -> str:
         """A take as wav, flac, opus or mp3, with its settings inside."""
         path = at("/audio/takes", take) + "/audio"
-        reply = await self._ask(request, "GET", path, params={"format": audio_format})
-        return self._kept(f"take.{audio_format}", reply.content)
+        return await self._kept(request, f"take.{audio_format}", path, format=audio_format)
 
     async def export_script(self, script: str, what: str, request: gr.Request) -> str:
         """wav, mp3 or flac of the whole, srt, vtt, or zip: all of it with stems and settings."""
         path = at("/audio/scripts", script) + "/export"
-        reply = await self._ask(request, "GET", path, params={"what": what})
-        return self._kept(f"script.{what}", reply.content)
+        return await self._kept(request, f"script.{what}", path, what=what)
 
     async def export_voices(self, voices: list[str] | None, request: gr.Request) -> str:
         """A bundle (zip) of voices, by name or id; of none named, of all but the starters."""
-        reply = await self._ask(request, "GET", "/audio/voice-bundles", params={"voice": voices or []})
-        return self._kept("library.zip", reply.content)
+        return await self._kept(request, "library.zip", "/audio/voice-bundles", voice=voices or [])
 
     async def import_voices(self, bundle: str | None, consent: str, request: gr.Request) -> dict[str, Any]:
         """Take in the voices of a bundle, or of upstream's spk2info.pt; consent: how their speakers agreed."""
