@@ -117,6 +117,7 @@ class Admission:
         if self._narrowed is not None:
             self._narrowed = self._narrowed + 1 if self._narrowed < self._max_running else None
         self._measured_s = seconds if self._measured_s is None else 0.8 * self._measured_s + 0.2 * seconds
+        self._fill_places()
 
     def drain(self) -> None:
         """Let nobody in any more; who waits or runs goes on."""

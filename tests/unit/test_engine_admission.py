@@ -80,3 +80,13 @@ def test_draining_lets_nobody_in_and_nobody_down() -> None:
         admission.enter("2", "a")
     first.leave()
     assert running(second) == [True]
+
+
+def test_place_that_is_given_back_after_full_memory_goes_to_who_waits() -> None:
+    admission = Admission(max_running=3, queue_size=9, max_per_client=9)
+    tickets = [admission.enter(str(n), "a") for n in range(6)]
+    admission.narrow()
+    tickets[0].leave()
+    assert running(*tickets[3:]) == [False, False, False]  # two places, both taken
+    admission.measured(1.0)
+    assert admission.running == admission.places == 3
