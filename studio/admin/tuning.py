@@ -8,6 +8,7 @@ good settings back. Requests that wait never learn of either.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import asdict, dataclass, field
@@ -18,7 +19,7 @@ from studio.admin.log import ChangeLog
 from studio.admin.planner import USUAL, Plan, Workload
 from studio.combinations import Place
 from studio.engine.worker import WorkerState
-from studio.errors import AdminBusy, InvalidRequest, StudioError
+from studio.errors import AdminBusy, EngineDead, EngineNotReady, InvalidRequest, StudioError
 from studio.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -133,7 +134,8 @@ class Tuning:
         """Wake, and let who waited run. Raises InvalidRequest if nothing sleeps."""
         if self.phase != "asleep":
             raise InvalidRequest("admin.not_asleep", param="wake")
-        await wake()
+        with contextlib.suppress(EngineDead, EngineNotReady):  # one that has ended meanwhile comes back awake
+            await wake()
         self.phase = "idle"
         self.engine.release()
         self._log_sleep(who, False)
@@ -152,8 +154,10 @@ class Tuning:
         try:
             await self.hold(abort=False)
             await sleep()
-        except StudioError as error:
-            self.reason, self.phase = str(error), "idle"
+        except Exception as error:  # whatever it is, who waits must get a place
+            if not isinstance(error, StudioError):
+                logger.exception("the LM could not be put to sleep")
+            self.reason, self.phase = str(error) or type(error).__name__, "idle"
             self.engine.release()
             return
         self.phase = "asleep"

@@ -13,16 +13,19 @@ import pytest
 from studio.admin.access import FAILURE_WINDOW_S, SESSION_S, AdminAccess
 from studio.admin.knobs import rows, tunable, worker_of
 from studio.admin.kv_pages import kv_pages
+from studio.admin.log import ChangeLog
 from studio.admin.monitor import COARSE_EVERY, FINE_SAMPLES, Monitor
 from studio.admin.planner import LmSizes, Machine, Workload, plan
 from studio.admin.processes import ProcessMeter
 from studio.admin.provider import Client, Provider
 from studio.admin.sign_in import FLOW_S, Answer, SignIn
+from studio.admin.tuning import Tuning
 from studio.backends.fake import ManualClock
 from studio.checkpoint import TOKENIZER_FOLDER, Checkpoint
 from studio.engine.stats import EngineState, EngineStats, Histogram, InFlight
 from studio.engine.step_cost import CostLine, Costs
-from studio.errors import AdminLocked, AdminRefused, CheckpointError
+from studio.engine.worker import WorkerState
+from studio.errors import AdminLocked, AdminRefused, CheckpointError, EngineNotReady
 from studio.protocols import LmStats
 from studio.settings import Settings
 
@@ -211,3 +214,56 @@ async def test_sign_in_that_is_begun_ends_within_ten_minutes_or_is_begun_anew() 
     for given in (cookie, later, ""):
         with pytest.raises(AdminRefused, match="too long ago"):
             await sign_in.end(given, answer, "")
+
+
+class Door:
+    """The engine's places, and who waits for them: nobody leaves while `stuck`."""
+
+    stuck = held = False
+
+    async def hold(self, *, abort: bool) -> None:
+        self.held = True
+        if self.stuck:
+            await asyncio.Event().wait()
+
+    def release(self) -> None:
+        self.held = False
+
+
+class Sleeper:
+    state = WorkerState("lm", phase="ready", facts={"device": "cuda"})
+
+
+@pytest.fixture
+def resting(tmp_path: Path) -> Tuning:
+    settings = Settings(enable_sleep_mode=True)
+    log = ChangeLog(tmp_path)
+    machine = Machine("cuda")
+    return Tuning(
+        Door(), {"lm": Sleeper()}, settings, log,  # type: ignore[arg-type]
+        lambda wanted, workload: plan(wanted, SIZES, machine, workload), lambda wanted: None,
+        lambda: asyncio.sleep(0, {}), dict,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("stuck", "told"), [(True, "TimeoutError"), (False, "no room")])
+async def test_lm_that_cannot_sleep_leaves_nobody_waiting_and_says_why(resting: Tuning, stuck: bool, told: str) -> None:
+    async def no_sleep() -> None:
+        raise OSError("no room")
+
+    resting.engine.stuck = stuck
+    resting.drain_timeout_s = 0.0 if stuck else 30.0
+    resting.begin_rest(no_sleep, "ada")
+    await resting.settled()
+    assert (resting.phase, resting.reason, resting.engine.held) == ("idle", told, False)
+
+
+async def test_lm_that_ended_in_its_sleep_keeps_nobody_waiting(resting: Tuning) -> None:
+    async def gone() -> None:
+        raise EngineNotReady("engine.failed", reason="killed")
+
+    resting.begin_rest(lambda: asyncio.sleep(0), "ada")
+    await resting.settled()
+    assert (resting.phase, resting.engine.held) == ("asleep", True)
+    await resting.end_rest(gone, "ada")
+    assert (resting.phase, resting.engine.held) == ("idle", False)
