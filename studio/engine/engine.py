@@ -176,7 +176,8 @@ class Engine:
         """Begin to speak past the line, also while places are held; the caller must close the stream."""
         ticket = Ticket(self._admission, uuid.uuid4().hex[:16], request.client)
         ticket.granted.set()
-        segments = await asyncio.to_thread(self._text.segments, request.read_as or request.text)
+        text = self._text.reading(request.language)
+        segments = await asyncio.to_thread(text.segments, request.read_as or request.text)
         text_ids = sum(len(segment.token_ids) for segment in segments)
         choice = self._outlook.choice(request, text_ids)
         sources = of_segments(await self._asking(request, choice), as_they_are(segments))

@@ -11,7 +11,17 @@ import numpy as np
 import pytest
 
 from studio.audio.stretch import stretched_samples
-from studio.backends.fake import Finish, Raise, Say, WaitFor, WordFrontend, pitch_hz, sine, voice_prompt
+from studio.backends.fake import (
+    Finish,
+    Raise,
+    Say,
+    WaitFor,
+    WordFrontend,
+    pitch_hz,
+    sine,
+    voice_prompt,
+    word_ids,
+)
 from studio.engine.rates import LEAST_PREBUFFER_S
 from studio.engine.utterance import SEGMENT_PAUSE_S
 from studio.errors import (
@@ -27,7 +37,7 @@ from studio.errors import (
     SynthesisError,
     Token2WavError,
 )
-from studio.speech import Segment, VoicingRequest
+from studio.speech import Segment, SynthesisRequest, VoicingRequest
 from tests.engine.conftest import Stage, read_all
 
 PAUSE_SAMPLES = 3600
@@ -126,6 +136,13 @@ async def test_lm_reads_prompt_text_then_this_segment(stage: Stage) -> None:
     assert [len(p.text_ids) for p in stage.lm.prompts] == [2, 1]
     assert {len(p.prompt_text_ids) for p in stage.lm.prompts} == {2}
     assert {len(p.speech_tokens) for p in stage.lm.prompts} == {75}
+
+
+@pytest.mark.parametrize("past_the_line", [False, True])
+async def test_text_is_read_by_the_rules_of_its_language(stage: Stage, past_the_line: bool) -> None:
+    begin = stage.engine.try_out if past_the_line else stage.engine.submit
+    await read_all(await begin(SynthesisRequest("chapter 3", voice_prompt("anna"), language="de")))
+    assert [prompt.text_ids for prompt in stage.lm.prompts] == [word_ids("chapter 3", "de")]
 
 
 async def test_token_hop_restarts_for_each_request(stage: Stage) -> None:
