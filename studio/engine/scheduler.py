@@ -54,6 +54,10 @@ class _Row:
             return NEWCOMER_SLACK_S - (now_s - self.since_s)
         return self.playback.slack_s(now_s)
 
+    def patience_s(self, now_s: float) -> float:
+        """Seconds that its step may be put off: what is in hand must last while the step is made, too."""
+        return self.slack_s(now_s) - (NEWCOMER_SLACK_S if self.playback.first_chunk_s is not None else 0.0)
+
     def hop(self, cap_tokens: int) -> tuple[int, bool]:
         return token_hop(len(self.tokens), self.block_tokens, cap_tokens, self.final)
 
@@ -109,10 +113,11 @@ class RowScheduler:
         return [self._take(row, first if newcomer else self._cap_tokens(row, now_s)) for row in batch]
 
     def may_wait(self, now_s: float, wait_s: float) -> bool:
-        """Whether a step may wait for more rows to join it: there are more, and no ready one would run dry."""
+        """Whether a step may wait for more rows to join it: there are more, and no ready one would run dry by it."""
         ready = self._ready()
-        there_are_more = len(ready) < min(self.max_batch_rows, len(self._rows))
-        return bool(ready) and there_are_more and min(row.slack_s(now_s) for row in ready) > wait_s
+        going = sum(not row.playback.paused for row in self._rows.values())
+        there_are_more = len(ready) < min(self.max_batch_rows, going)
+        return bool(ready) and there_are_more and min(row.patience_s(now_s) for row in ready) > wait_s
 
     def _ready(self) -> list[_Row]:
         return [row for row in self._rows.values() if row.ready(self.hops.first_tokens)]

@@ -192,8 +192,20 @@ def test_step_waits_for_more_rows_only_while_nobody_would_run_dry() -> None:
     scheduler.offer("rich", range(30), final=False)
     assert not scheduler.may_wait(0.0, 0.1)  # there is nobody else to wait for
     scheduler.admit("behind", 25, 0.0, started(audio_s=3.0))
-    assert scheduler.may_wait(0.0, 0.1) and not scheduler.may_wait(2.95, 0.1)
+    assert scheduler.may_wait(0.0, 0.1) and scheduler.may_wait(2.55, 0.1)
+    assert not scheduler.may_wait(2.65, 0.1)  # the step takes time, too
     scheduler.offer("behind", range(30), final=False)
     assert not scheduler.may_wait(0.0, 0.1)  # the batch is full
     scheduler.next_batch(0.0)
     assert not scheduler.may_wait(0.0, 0.1)  # nobody is ready
+
+
+def test_step_waits_for_nobody_whose_listener_has_enough() -> None:
+    scheduler = RowScheduler(2)
+    paused = started(audio_s=30.0)
+    for name, playback in (("rich", started(audio_s=3.0)), ("full", paused)):
+        scheduler.admit(name, 25, 0.0, playback)
+        scheduler.offer(name, range(30 if name == "rich" else 5), final=False)
+    assert scheduler.may_wait(0.0, 0.1)
+    paused.paused = True
+    assert not scheduler.may_wait(0.0, 0.1)
