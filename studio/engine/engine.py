@@ -246,15 +246,19 @@ class Engine:
     async def hold(self, *, abort: bool) -> None:
         """Let new requests wait in line, and end or wait for those that run; until `release` workers may go."""
         self._crew.held = True
-        self._admission.hold()
+        for line in (self._admission, self._encoding):
+            line.hold()
         if abort:
             self._serving.fail_running(EngineDraining("engine.tuned", retry_after_s=1.0))
+        else:
+            await self._encoding.emptied()
         await self._admission.emptied()
 
     def release(self) -> None:
         """Give places again; who waited runs."""
         self._crew.held = False
-        self._admission.release()
+        for line in (self._admission, self._encoding):
+            line.release()
 
     def report_underruns(self, count: int) -> None:
         """A player ran dry so many times."""
@@ -301,6 +305,7 @@ class Engine:
         self._crew.draining = True
         self._admission.drain()
         self._encoding.drain()
+        self._encoding.release()  # who waits there goes on, and is told where a place is asked for
 
     def refuse_unless_ready(self) -> None:
         """Refuse while the models are not up. Raises EngineNotReady, EngineDraining."""

@@ -298,6 +298,38 @@ async def test_places_go_round_between_clients(make_stage: Callable[..., Stage])
     assert [len(prompt.text_ids) for prompt in stage.lm.prompts] == [1, 1, 4, 2, 3]
 
 
+async def test_clips_are_waited_for_and_wait_while_workers_are_exchanged(stage: Stage) -> None:
+    encoded: list[str] = []
+
+    async def encode(client: str) -> None:
+        async with stage.engine.encoder_turn(client):
+            encoded.append(client)
+
+    async with stage.engine.encoder_turn("anna"):
+        holding = asyncio.create_task(stage.engine.hold(abort=False))
+        waiting = asyncio.create_task(encode("bob"))
+        await asyncio.wait({holding, waiting}, timeout=0)
+        assert not holding.done()
+    await holding
+    assert encoded == []
+    stage.engine.release()
+    await waiting
+    assert encoded == ["bob"]
+
+
+async def test_clips_that_wait_while_workers_are_exchanged_are_not_left_behind_at_the_end(stage: Stage) -> None:
+    async def encode() -> None:
+        async with stage.engine.encoder_turn("bob"):
+            await stage.engine.voice(VoicingRequest((), voice_prompt("anna")))
+
+    await stage.engine.hold(abort=False)
+    waiting = asyncio.create_task(encode())
+    await asyncio.wait({waiting}, timeout=0)
+    await stage.engine.close()
+    with pytest.raises(EngineDraining):
+        await asyncio.wait_for(waiting, 30)
+
+
 async def test_slow_listener_does_not_slow_others_and_is_not_buffered_without_bound(
     make_stage: Callable[..., Stage],
 ) -> None:
