@@ -15,6 +15,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel
 
+from studio.api.speech import finish_or_leave
 from studio.audio.encode import encode_file, to_pcm
 from studio.engine.engine import Engine
 from studio.errors import InvalidRequest
@@ -166,8 +167,7 @@ def takes_router(
         engine.refuse_unless_ready()
         engine.refuse_if_full(client)  # before a clip is encoded for it
         stream = await engine.voice(voiced_again(take, await prompts.of(voices.find(take.voice))))
-        async with stream:
-            again = np.concatenate([chunk.samples async for chunk in stream])
+        again = await finish_or_leave(request, stream)
         kept = await asyncio.to_thread(takes.samples, take)
         headers = {"X-Replay-Difference": str(difference(kept, again)), "Cache-Control": "no-store"}
         return Response(encode_file(again, SAMPLE_RATE_HZ, "wav"), media_type="audio/wav", headers=headers)

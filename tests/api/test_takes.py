@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 
@@ -86,6 +87,20 @@ def test_takes_exact_replay_from_stored_tokens(service: Service, http: httpx.Cli
     sound = [soundfile.read(io.BytesIO(data), dtype="int16")[0] for data in (kept, again.content)]
     assert np.array_equal(*sound) and len(service.lm.prompts) == asked
     assert listed(http) == ["one two three"]  # a replay is no new take
+
+
+async def test_replay_whose_listener_has_left_frees_its_place(service: Service, http: httpx.Client) -> None:
+    take = speak(http, "one two three")
+    service.in_loop(service.token2wav.gate.clear)
+    try:
+        async with httpx.AsyncClient(base_url=service.url, cookies=http.cookies, timeout=60) as browser:
+            replaying = asyncio.create_task(browser.post(f"/v1/audio/takes/{take}/replay"))
+            await asyncio.to_thread(service.until, lambda: service.engine.state().running == 1)
+            replaying.cancel()
+            await asyncio.to_thread(service.until, lambda: service.engine.state().running == 0)
+    finally:
+        service.in_loop(service.token2wav.gate.set)
+    service.until(service.is_idle)
 
 
 def test_converted_clip_is_a_take_with_exact_replay_and_its_settings_in_files(http: httpx.Client) -> None:
