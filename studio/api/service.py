@@ -31,6 +31,7 @@ def service_router(engine: Engine, model: ServedModel) -> APIRouter:
     @router.get("/v1/models")
     async def models() -> dict[str, object]:
         """The one model, and what it honours."""
+        qualities = documented(engine.first_chunk_tokens)
         entry = {
             "id": model.name,
             "object": "model",
@@ -48,8 +49,8 @@ def service_router(engine: Engine, model: ServedModel) -> APIRouter:
             },
             "formats": FORMATS,
             "streamed_formats": STREAMED_FORMATS,
-            "qualities": list(documented()),
-            "quality_settings": documented(),
+            "qualities": list(qualities),
+            "quality_settings": qualities,
         }
         return {"object": "list", "data": [entry]}
 

@@ -223,6 +223,11 @@ class Engine:
         """Where a request stands that has made no sound yet; None once it has, or has ended."""
         return self._outlook.progress(request_id)
 
+    @property
+    def first_chunk_tokens(self) -> int:
+        """Speech tokens, look-ahead included, that a request's first sound waits for now."""
+        return self._voicing.scheduler.hops.first_tokens
+
     def measured_rate(self) -> float | None:
         """Audio seconds per wall second that each request now gets; None before any was measured."""
         return self._rates.measured_rate(max(1, self._admission.running))

@@ -31,7 +31,8 @@ class Effort:
 
 
 FIRST_CHUNK_TOKENS = BLOCK_TOKENS
-"""Speech tokens, look-ahead included, that the first sound waits for, whatever the quality (docs/decisions/0014)."""
+"""Speech tokens, look-ahead included, that the first sound waits for, whatever the quality (docs/decisions/0014), where
+`first_hop_tokens` is as usual."""
 
 EFFORTS: dict[Quality, Effort] = {
     "fast": Effort(retakes=0, judged=False, urgent=True, holds=False),
@@ -50,10 +51,10 @@ class Choice:
     others: int = 0
 
 
-def documented() -> dict[str, dict[str, float]]:
+def documented(first_chunk_tokens: int) -> dict[str, dict[str, float]]:
     """What each quality stands for, as clients are told; of auto, when its rule chooses another than balanced."""
     told: dict[str, dict[str, float]] = {
-        name: {"first_chunk_tokens": FIRST_CHUNK_TOKENS, **asdict(effort)} for name, effort in EFFORTS.items()
+        name: {"first_chunk_tokens": first_chunk_tokens, **asdict(effort)} for name, effort in EFFORTS.items()
     }
     return {"auto": {"fast_from_places_ratio": BUSY_RATIO, "best_up_to_s": HELD_S}, **told}
 

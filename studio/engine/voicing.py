@@ -92,7 +92,7 @@ class Voicing:
         on_given_up: Callable[[Rung], None],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """on_given_up: told: of each thing that is given up for memory."""
+        """on_given_up: told of each thing that is given up for memory."""
         self._token2wav = token2wav
         self.scheduler = scheduler
         self._clock = clock

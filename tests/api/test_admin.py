@@ -242,6 +242,8 @@ def test_hops_log_level_and_wait_act_on_the_running_engine(looked_after: Service
     assert speech(looked_after).status_code == 200
     sizes = [len(step.tokens) for steps in looked_after.token2wav.steps for step in steps]
     assert sizes[0] == 50 and max(sizes) == 50
+    (model,) = client.get("/v1/models").json()["data"]
+    assert model["quality_settings"]["fast"]["first_chunk_tokens"] == 50
     assert looked_after.worker.restarted == []
 
 
