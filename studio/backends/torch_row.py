@@ -44,7 +44,8 @@ class TorchRow:
 
     @property
     def bytes(self) -> int:
-        return self.hift.bytes() + (0 if self.flow is None else self.flow.bytes)
+        flow = self.flow  # which may go meanwhile: whoever looks at figures does so from another thread
+        return self.hift.bytes() + (0 if flow is None else flow.bytes)
 
     @property
     def first_block_tokens(self) -> int:

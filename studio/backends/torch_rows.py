@@ -105,6 +105,7 @@ class TorchToken2Wav:
             state = self._with_room(lambda: self._flow.open(self._voices.get(voice)), voice.key)
         except torch.OutOfMemoryError:
             self._ladder.take("recompute")
+            self._voices.give_up(voice.key)
         self._rows[row_id] = row = TorchRow(voice, state, self._hift.open(seed))
         return row.first_block_tokens
 

@@ -155,6 +155,7 @@ def test_voice_without_room_for_its_prompt_is_spoken_without_a_cache(
     assert token2wav.prepare(ROWS[0][0])
     assert token2wav.open("row", ROWS[0][0], 7) == first
     assert token2wav.stats().rows_uncached == 1 and token2wav.stats().state_bytes == 0
+    assert not token2wav._voices._begun  # what was computed of the prompt holds no memory either
     token2wav.drop("row")
     (sound,) = speak(token2wav, ROWS[:1], 60)
     assert_same_sound(sound, expected)
