@@ -115,6 +115,25 @@ def test_row_whose_cache_has_no_room_goes_down_to_being_computed_again_and_sound
     assert told == ["smaller_hop", "recompute"]
 
 
+def test_step_that_finds_no_memory_at_its_very_end_has_moved_nobody(
+    make: Callable[..., TorchToken2Wav], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token2wav = make()
+    (expected,) = speak(token2wav, ROWS[:1], 60)
+    part, calls = stream.parted_edges, []
+
+    def full_once(*given: object) -> object:
+        calls.append(given)
+        if len(calls) == 2:
+            raise FULL
+        return part(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(stream, "parted_edges", full_once)
+    (sound,) = speak(token2wav, ROWS[:1], 60)
+    assert_same_sound(sound, expected)
+    assert len(calls) > 2
+
+
 def test_largest_cache_goes_first_and_all_streams_end_only_when_none_is_left(
     make: Callable[..., TorchToken2Wav], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -103,8 +103,10 @@ def _compute(flow: Flow, turns: list[_Turn]) -> list[Tensor]:
     mel = flow.solve(*conditions, solve_views)
     mels = mel.split([turn.frames for turn in turns])
     spoken = [part[len(turn.state.pending_mel) :].T for part, turn in zip(mels, turns, strict=True)]
-    for layout, (_, new_edges), i in zip(layouts, opened, range(3), strict=True):
-        for row, (state, edges) in enumerate(zip(states, parted_edges(new_edges, len(states)), strict=True)):
+    # The last that asks for memory; until it is done no row moves, so that a step that finds none can be tried again.
+    parted = [parted_edges(new_edges, len(states)) for _, new_edges in opened]
+    for layout, parts, i in zip(layouts, parted, range(3), strict=True):
+        for row, (state, edges) in enumerate(zip(states, parts, strict=True)):
             state.rates[i].edges = edges
             state.rates[i].history.advance(layout.lengths[row])
     for turn in turns:
