@@ -16,6 +16,7 @@ from tests.api.conftest import Service, clip_samples, serve, stop
 from tests.browser.studio_page import PROMPTS, WAIT_MS, StudioPage
 from tests.fake_studio import FakeStudio
 from tests.real_studio import ADMIN_PASSWORD, RealStudio
+from tests.simulated_rater import Owner
 
 CHROMIUM = "/usr/bin/chromium"
 MICROPHONE_CLIP = PROMPTS / "am_onyx_en.flac"
@@ -141,6 +142,12 @@ def fakes(running_fakes: Service) -> Service:
     running_fakes.in_loop(running_fakes.forget)
     running_fakes.in_loop(lambda: running_fakes.store.add(clip_samples(3.0), 24000, "good day", name="Bob"))
     return running_fakes
+
+
+@pytest.fixture
+def owner(fakes: Service) -> Owner:
+    """The owner of listening tests on the scripted engine."""
+    return Owner(fakes.url)
 
 
 @pytest.fixture

@@ -12,14 +12,12 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from studio.listening.answers import Answer, Kind, read_csv
+from studio.listening.answers import Kind
 from tests.browser.conftest import DESKTOP, PHONE, opening_raters
+from tests.browser.rater_page import PITCHES, OpenRater, answers_of, begin, hear_all
 from tests.browser.studio_page import StudioPage
 from tests.fake_studio import FakeStudio
 from tests.simulated_rater import Owner, SimulatedRater, higher_is_better, tone
-
-PITCHES = {"low tone": 300.0, "high tone": 900.0}
-OpenRater = Callable[..., Page]
 
 
 @pytest.fixture
@@ -50,21 +48,6 @@ def open_rater(chromium: Browser, fake_studio: FakeStudio) -> Iterator[OpenRater
         yield open_one
 
 
-def begin(page: Page) -> None:
-    if page.locator("#agree").count():
-        page.locator("#agree").check()
-    page.locator("[data-part=begin]").click()
-    expect(page.locator("body")).to_have_attribute("data-phase", "trial")
-
-
-def hear_all(page: Page) -> None:
-    """Play every sound until the page counts it as heard."""
-    for button in page.locator("button.sound").all():
-        expect(button).to_be_enabled()
-        button.click()
-        expect(button).to_have_attribute("data-heard", "true")
-
-
 def number_of(page: Page) -> str:
     return page.locator("[data-part=progress]").inner_text()
 
@@ -74,10 +57,6 @@ def go_on(page: Page) -> None:
     expect(page.locator("[data-part=next]")).to_be_enabled()
     page.locator("[data-part=next]").click()
     expect(page.locator("[data-part=progress]")).not_to_have_text(before)
-
-
-def answers_of(owner: Owner, test: str) -> list[Answer]:
-    return read_csv(owner.http.get(f"/v1/listening/tests/{test}/answers.csv").text)
 
 
 def set_mos(page: Page) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import itertools
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +11,13 @@ import pytest
 import soundfile
 from playwright.sync_api import Page, Request, expect
 
-from studio.listening.answers import Kind, read_csv
+from studio.listening.answers import Kind
 from tests.api.conftest import Service
 from tests.browser.conftest import PHONE
+from tests.browser.rater_page import PITCHES, OpenRater, answers_of, begin
 from tests.simulated_rater import RATE_HZ, Owner
 
 RECORDER = Path(__file__).with_name("recorder.js")
-PITCHES = {"low tone": 300.0, "high tone": 900.0}
 FADE = 288
 """Samples of a switch, 12 ms."""
 LEAD_S = 0.03
@@ -29,17 +28,6 @@ DESIGNS = {
     Kind.SIMILARITY: {"reference": "high tone"},
     Kind.INTELLIGIBILITY: {"texts": ["good morning"]},
 }
-OpenRater = Callable[..., Page]
-
-
-@pytest.fixture
-def owner(fakes: Service) -> Owner:
-    return Owner(fakes.url)
-
-
-def begin(page: Page) -> None:
-    page.locator("[data-part=begin]").click()
-    expect(page.locator("body")).to_have_attribute("data-phase", "trial")
 
 
 def chirps(first_hz: float, seconds: float = 8.0) -> bytes:
@@ -140,7 +128,7 @@ def test_each_kind_is_answered_with_the_keyboard_alone(owner: Owner, open_rater:
         page.keyboard.press("Enter")
         expect(page.locator("[data-part=progress]")).not_to_have_text(before)
     expect(page.locator("body")).to_have_attribute("data-phase", "finished")
-    kept = read_csv(owner.http.get(f"/v1/listening/tests/{test}/answers.csv").text)
+    kept = answers_of(owner, test)
     if kind in KEPT:
         assert {abs(answer.score) for answer in kept} <= {KEPT[kind], 1 - KEPT[kind]}
     assert len(kept) >= trials

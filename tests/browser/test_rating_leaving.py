@@ -3,38 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
-import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
-from studio.listening.answers import Answer, read_csv
-from tests.api.conftest import Service
+from tests.browser.rater_page import PITCHES, OpenRater, answers_of, begin, hear_all
 from tests.simulated_rater import Owner
-
-PITCHES = {"low tone": 300.0, "high tone": 900.0}
-OpenRater = Callable[..., Page]
-
-
-@pytest.fixture
-def owner(fakes: Service) -> Owner:
-    return Owner(fakes.url)
-
-
-def begin(page: Page) -> None:
-    page.locator("[data-part=begin]").click()
-    expect(page.locator("body")).to_have_attribute("data-phase", "trial")
-
-
-def hear_all(page: Page) -> None:
-    for button in page.locator("button.sound").all():
-        expect(button).to_be_enabled()
-        button.click()
-        expect(button).to_have_attribute("data-heard", "true")
-
-
-def answers_of(owner: Owner, test: str) -> list[Answer]:
-    return read_csv(owner.http.get(f"/v1/listening/tests/{test}/answers.csv").text)
 
 
 def test_back_and_forward_come_to_the_same_trial_with_what_was_set(owner: Owner, open_rater: OpenRater) -> None:
