@@ -46,28 +46,44 @@ Speak = Callable[[Line], Awaitable[Play]]
 """Speaks one line and listens to its end. Raises httpx.HTTPError or StudioError for one that was not heard out."""
 
 
+class _Heard:
+    """What comes of one load, from now on."""
+
+    def __init__(self, speak: Speak) -> None:
+        self._speak, self._start_s = speak, time.monotonic()
+        self._plays: list[Play] = []
+        self._failures: list[str] = []
+
+    async def out(self, line: Line) -> bool:
+        """Speak a line and hear it out; whether that went well."""
+        try:
+            self._plays.append(await self._speak(line))
+        except (httpx.HTTPError, StudioError) as error:
+            self._failures.append(f"{type(error).__name__}: {error}")
+            return False
+        return True
+
+    def load(self) -> Load:
+        return Load(tuple(self._plays), tuple(self._failures), time.monotonic() - self._start_s)
+
+
 async def closed_loop(speak: Speak, lines: Iterable[Line], streams: int) -> Load:
     """Speak all lines, so many at a time, the next one as soon as one has ended. Never retries.
 
     After a failure a listener pauses: a studio that refuses at once would otherwise be asked without end.
     """
     waiting = iter(lines)
-    plays: list[Play] = []
-    failures: list[str] = []
-    start_s = time.monotonic()
+    heard = _Heard(speak)
 
     async def listener() -> None:
         for line in waiting:
-            try:
-                plays.append(await speak(line))
-            except (httpx.HTTPError, StudioError) as error:
-                failures.append(f"{type(error).__name__}: {error}")
+            if not await heard.out(line):
                 await asyncio.sleep(PAUSE_S)
 
     async with asyncio.TaskGroup() as group:  # which ends all of them with whoever is cancelled
         for _ in range(streams):
             group.create_task(listener())
-    return Load(tuple(plays), tuple(failures), time.monotonic() - start_s)
+    return heard.load()
 
 
 async def open_loop(speak: Speak, lines: Iterable[Line], per_s: float, seed: int = 1) -> Load:
@@ -76,21 +92,12 @@ async def open_loop(speak: Speak, lines: Iterable[Line], per_s: float, seed: int
     What people do: they do not wait for each other, so a studio that falls behind falls ever further behind.
     """
     gaps = random.Random(seed)
-    plays: list[Play] = []
-    failures: list[str] = []
-    start_s = time.monotonic()
-
-    async def listener(line: Line) -> None:
-        try:
-            plays.append(await speak(line))
-        except (httpx.HTTPError, StudioError) as error:
-            failures.append(f"{type(error).__name__}: {error}")
-
+    heard = _Heard(speak)
     async with asyncio.TaskGroup() as group:
         for line in lines:
-            group.create_task(listener(line))
+            group.create_task(heard.out(line))
             await asyncio.sleep(gaps.expovariate(per_s))
-    return Load(tuple(plays), tuple(failures), time.monotonic() - start_s)
+    return heard.load()
 
 
 def for_seconds(seconds: float, lines: Iterable[Line], clock: Clock = time.monotonic) -> Iterator[Line]:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from transformers import LogitsProcessor, LogitsProcessorList, Qwen2Config, Qwen2ForCausalLM
 from transformers.generation.streamers import BaseStreamer
 
-from studio.checkpoint import TOKENIZER_FOLDER, Checkpoint, read_config
+from studio.checkpoint import Checkpoint, read_config, weight_file
 from studio.models.flow import Flow
 from studio.models.hift import Hift, load_hift
 from studio.models.speech_lm.convert import convert_checkpoint
@@ -86,8 +86,8 @@ class PlainLM:
     """transformers' Qwen2 with the studio's merged vocabulary and narrow head."""
 
     def __init__(self, checkpoint: Checkpoint, cache: Path, device: str, dtype: torch.dtype) -> None:
-        source = next(p for s in (".safetensors", ".pt") if (p := checkpoint.folder / f"llm{s}").is_file())
-        converted = convert_checkpoint(source, checkpoint.folder / TOKENIZER_FOLDER / "config.json", cache)
+        source = weight_file(checkpoint.folder, "llm")
+        converted = convert_checkpoint(source, checkpoint.tokenizer_folder / "config.json", cache)
         self.layout, self._device = converted.layout, device
         self._bounds = TokenBounds(checkpoint.min_token_text_ratio, checkpoint.max_token_text_ratio)
         config = Qwen2Config(**read_config(converted.folder / "config.json"))
@@ -127,9 +127,8 @@ class PlainLM:
         rows = []
         for text, row in zip(texts, drawn.tolist(), strict=True):
             end = next((n for n, token in enumerate(row) if token >= self.layout.speech_codes), len(row))
-            rows.append(
-                row[: min(end, self._bounds.of(len(text))[1])]
-            )  # a batch goes on to its longest row's bound
+            most = self._bounds.of(len(text))[1]  # the batch went on to its longest row's
+            rows.append(row[: min(end, most)])
         return rows
 
     @torch.inference_mode()
@@ -173,13 +172,9 @@ class PlainToken2Wav:
 
     @classmethod
     def of(cls, checkpoint: Checkpoint, flow_steps: int, device: str) -> PlainToken2Wav:
-        def file(part: str) -> Path:
-            return next(
-                p for s in (".safetensors", ".pt") if (p := checkpoint.folder / f"{part}{s}").is_file()
-            )
-
-        flow = Flow.from_file(file("flow"), steps=flow_steps)
-        hift = load_hift(read_tensors(file("hift")), str(file("hift")))
+        flow = Flow.from_file(weight_file(checkpoint.folder, "flow"), steps=flow_steps)
+        hift_file = weight_file(checkpoint.folder, "hift")
+        hift = load_hift(read_tensors(hift_file), str(hift_file))
         if not isinstance(hift, Hift):
             raise SystemExit("the baseline speaks CosyVoice2 alone")
         return cls(flow, hift, device)
