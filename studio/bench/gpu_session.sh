@@ -10,7 +10,8 @@
 # Environment: SITE (packages, default /tmp/site), WORK (default /tmp/gpu), OUT (figures, default $WORK/out), PYTHON.
 # A dry run on a CPU: DEVICE=cpu SIZE=small REQUESTS=4 BESIDE=3 gpu_session.sh all
 set -uo pipefail
-SITE=${SITE:-/tmp/site}; WORK=${WORK:-/tmp/gpu}; OUT=${OUT:-$WORK/out}; PY=${PYTHON:-python3}
+SITE=${SITE:-/tmp/site}; WORK=${WORK:-/tmp/gpu}; OUT=${OUT:-$WORK/out}; PY=$(command -v "${PYTHON:-python3}")
+[[ $PY = /* ]] || PY=$PWD/$PY  # pip runs in another folder
 DEVICE=${DEVICE:-cuda}; SIZE=${SIZE:-full}; CARRY=${CARRY:-.carry/gpu}
 export PYTHONPATH=$SITE${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1
 mkdir -p "$WORK" "$OUT"
@@ -19,7 +20,7 @@ pack() {
   local to=${1:-$CARRY} made; mkdir -p "$to/whl"; to=$(cd "$to" && pwd); made=$(mktemp -d)
   "$PY" -m tests.official_layout "$made" small && cp "$made"/*.onnx "$to/"; rm -rf "$made"
   # Pinned as in requirements-cpu.lock; pip writes into the folder that it stands in, so it stands elsewhere.
-  local names='httpx httpcore h11 anyio click prometheus-client psutil soxr websockets wetext contractions textsearch anyascii pyahocorasick kaldifst pyloudnorm'
+  local names='httpx httpcore h11 anyio click prometheus-client psutil soxr websockets wetext contractions textsearch anyascii pyahocorasick kaldifst pyloudnorm pypinyin PyJWT cryptography'
   local lock=$PWD/requirements-cpu.lock name pins=()
   for name in $names; do pins+=("$(grep -iE "^${name//[-_]/[-_]}==" "$lock" | sed 's/ .*//' | grep . || echo "$name")"); done
   (cd "$to/whl" && "$PY" -m pip download -q --no-deps --only-binary=:all: --python-version 3.12 "${pins[@]}")
