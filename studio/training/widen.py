@@ -9,6 +9,7 @@ Everything runs on the device and in fixed shapes.
 
 from __future__ import annotations
 
+import functools
 import math
 
 import torch
@@ -32,12 +33,18 @@ def warped(mel: Tensor, warp: Tensor) -> Tensor:
     Returns: [B, F, 80]; what would come from above 8 kHz is the highest bin there is.
     """
     bins = mel.shape[-1]
-    hz = mel_bin_hz(bins, "slaney").to(mel.device)
+    hz = _bin_hz(bins, mel.device)
     place = bin_of_hz(hz / warp[:, None], bins).clamp(0, bins - 1)  # [B, 80]
     below = place.floor().long().clamp(max=bins - 2)
     part = (place - below)[:, None]
     index = below[:, None].expand(-1, mel.shape[1], -1)
     return mel.gather(2, index) * (1 - part) + mel.gather(2, index + 1) * part
+
+
+@functools.cache
+def _bin_hz(bins: int, device: torch.device) -> Tensor:
+    """Kept on the device: a copy from the host cannot be part of a CUDA graph."""
+    return mel_bin_hz(bins, "slaney").to(device)
 
 
 def bin_of_hz(hz: Tensor, bins: int) -> Tensor:
