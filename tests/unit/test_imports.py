@@ -59,6 +59,7 @@ HEAVY = {"torch", "torchaudio", "vllm", "transformers", "onnxruntime", "ctransla
 MAY_ALSO_IMPORT = {
     ("studio/evaluate/comparison.py", "bench"): "starts the studio with one setting after the other",
     ("studio/bench/seeds.py", "setup"): "makes the speech LM known to vLLM, as app.py does",
+    ("studio/bench/lm_step.py", "setup"): "makes the speech LM known to vLLM, as app.py does",
     ("studio/training/likeness.py", "evaluate"): "judges flows as the evaluation judges voices",
     ("studio/backends/vllm_compat.py", "setup"): "looks for a GPU as the installer does",
     ("studio/api/web.py", "ui"): "puts the page on the same server as the API",
