@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from studio.backends.torch_fetch import fetch
 from studio.backends.torch_ladder import Ladder, Runs, out_of_memory
 from studio.backends.torch_row import TorchRow
 from studio.backends.torch_voices import TorchVoices
@@ -29,7 +30,6 @@ from studio.speech import (
     MEL_HOP_SAMPLES,
     SAMPLE_RATE_HZ,
     SPEAKER_DIM,
-    Float32,
     VoicePrompt,
 )
 
@@ -124,16 +124,15 @@ class TorchToken2Wav:
         errors: dict[str, str] = {row.row_id: "no such row" for row in rows if row.row_id not in self._rows}
         self._keep_within_pool()
         known = [row for row in rows if row.row_id not in errors]
-        solved = self._runs.computed(known, self._solve, "flow", errors)
+        mels = self._runs.computed(known, self._solve, "flow", errors)
         for step in known:
             self._rows[step.row_id].took(step)
-        mels = _finite(solved, "the mel is not finite", errors)
-        heard = [row for row in rows if row.row_id in mels]
-        vocoded = self._runs.computed(heard, lambda run: self._vocode(run, mels), "vocoder", errors)
-        waves = _finite(vocoded, "the sound is not finite", errors)
-        results = [
-            StepResult(row.row_id, _samples(waves.get(row.row_id)), errors.get(row.row_id)) for row in rows
-        ]
+        heard = [row for row in known if row.row_id in mels]
+        waves = self._runs.computed(heard, lambda run: self._vocode(run, mels), "vocoder", errors)
+        # The host waits for the device here alone: a row that is not finite harms no other on its way.
+        samples, bad = fetch(mels, waves)
+        errors |= bad
+        results = [StepResult(row.row_id, samples.get(row.row_id), errors.get(row.row_id)) for row in rows]
         for row in rows:
             if row.final or row.row_id in errors:
                 self.drop(row.row_id)
@@ -251,14 +250,3 @@ class TorchToken2Wav:
         self._step_seconds += seconds
         samples = sum(len(result.samples) for result in results if result.samples is not None)
         self._audio_seconds += samples / SAMPLE_RATE_HZ
-
-
-def _finite(tensors: dict[str, Tensor], problem: str, errors: dict[str, str]) -> dict[str, Tensor]:
-    """Those without NaN and infinity; the others get an error."""
-    bad = {row_id for row_id, tensor in tensors.items() if not bool(torch.isfinite(tensor).all())}
-    errors.update(dict.fromkeys(bad, problem))
-    return {row_id: tensor for row_id, tensor in tensors.items() if row_id not in bad}
-
-
-def _samples(wave: Tensor | None) -> Float32 | None:
-    return None if wave is None else wave.float().cpu().numpy()

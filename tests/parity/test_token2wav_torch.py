@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from studio.backends.torch_fetch import BAD_MEL, BAD_SOUND, fetch
 from studio.backends.torch_rows import TorchToken2Wav
 from studio.backends.torch_token2wav import load_token2wav
 from studio.backends.torch_voices import PROMPT_TAIL_TOKENS, TorchVoices
@@ -23,6 +26,7 @@ from studio.protocols import RowStep
 from studio.speech import LOOKAHEAD_TOKENS, SAMPLES_PER_TOKEN, VoicePrompt
 
 CODES = 243
+NOTHING = np.zeros(0, np.int32)
 RELATIVE_RMS = 5e-3
 """Rounding of the mel (below 1e-5) moves the pitch, and the source's phase adds that up over the whole sound, as
 the fixtures' README says; mel and vocoder are held to tighter bounds by their own tests. Seen: 1.8e-3 after five
@@ -136,7 +140,48 @@ def test_not_finite_row_ends_alone(token2wav: TorchToken2Wav) -> None:
     tokens, ahead = np.array(speech(4, first), np.int32), np.zeros(3, np.int32)
     results = token2wav.step([RowStep(row, tokens, ahead, False) for row in ("bad", "good", "gone")])
     assert [r.error for r in results] == ["the mel is not finite", None, "no such row"]
-    assert results[1].samples is not None and token2wav.stats().rows_open == 1
+    assert results[0].samples is None and results[1].samples is not None and token2wav.stats().rows_open == 1
+    token2wav.open("alone", voice(5), 0)
+    (alone,) = token2wav.step([RowStep("alone", tokens, ahead, False)])
+    assert alone.samples is not None
+    assert_same_sound(results[1].samples, alone.samples)
+
+
+def test_sound_that_is_not_finite_ends_its_row_alone() -> None:
+    mels = {name: torch.zeros(80, frames) for name, frames in (("nan", 3), ("fine", 2), ("inf", 1), ("none", 0))}
+    waves = {name: torch.linspace(-0.5, 0.5, 480 * mel.shape[1]) for name, mel in mels.items()}
+    waves["nan"][7], waves["inf"][-1] = torch.nan, -torch.inf
+    sounds, problems = fetch(mels, waves)
+    assert problems == {"nan": BAD_SOUND, "inf": BAD_SOUND} and list(sounds) == ["fine", "none"]
+    assert np.array_equal(sounds["fine"], waves["fine"].numpy()) and len(sounds["none"]) == 0
+    mels["fine"][40, 1] = torch.inf
+    assert fetch(mels, waves)[1] == problems | {"fine": BAD_MEL}
+
+
+def test_step_asks_no_tensor_for_its_value(token2wav: TorchToken2Wav) -> None:
+    """On a GPU each such question waits for all that was begun; the one wait is `fetch`'s, at the end."""
+    for name in ("a", "b"):
+        token2wav.open(name, voice(5), 0)
+    tokens, ahead = np.array(speech(4, 25), np.int32), np.zeros(3, np.int32)
+    with Questions() as questions:
+        token2wav.step([RowStep(name, tokens, ahead, False) for name in ("a", "b")])
+        token2wav.step([RowStep(name, tokens, NOTHING, True) for name in ("a", "b")])
+        assert questions.asked == []
+        bool(torch.ones(1))
+        assert len(questions.asked) == 1
+
+
+class Questions(TorchDispatchMode):
+    """Hears of each read of a tensor's value by the host."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> object:
+        if func.overloadpacket.__name__ in ("_local_scalar_dense", "is_nonzero", "item", "nonzero"):
+            self.asked.append(str(func))
+        return func(*args, **(kwargs or {}))
 
 
 def test_row_longer_than_the_flows_noise_ends_alone(token2wav: TorchToken2Wav) -> None:

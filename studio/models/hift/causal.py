@@ -295,7 +295,7 @@ class CausalHift(nn.Module):
         present = torch.cat([state.present, windows.new_ones(len(windows)), windows.new_zeros(1)])
         limit = self.config.largest_sample
         samples = transform.overlap_add(joined[None], present[None])[0].clamp(-limit, limit)
-        at_start = not bool(state.present.any())
+        at_start = len(windows) == state.spectra  # counted, not read off `present`: a GPU would be waited for
         overlap = transform.parts - 1
         state.windows, state.present = joined[-overlap - 1 : -1].clone(), present[-overlap - 1 : -1].clone()
         first = transform.n_fft // 2 if at_start else 0

@@ -1,0 +1,60 @@
+"""What a step made, brought from the device to the host by one copy that is waited for once.
+
+It looks at every value on the way; what becomes of a row with a bad one, `torch_rows.py` knows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from itertools import accumulate
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from studio.speech import Float32
+
+BAD_MEL = "the mel is not finite"
+BAD_SOUND = "the sound is not finite"
+
+
+def fetch(
+    mels: Mapping[str, Tensor], waves: Mapping[str, Tensor]
+) -> tuple[dict[str, Float32], dict[str, str]]:
+    """The sound of rows on the host, and what is wrong with those that hold NaN or infinity.
+
+    Args:    mels: [80, F] of each row that has a wave, at least. waves: [S], on the same device as the mels.
+    Returns: float32 [S] of each good row, parts of one buffer; the problem of each bad one.
+    """
+    if not waves:
+        return {}, {}
+    frames = [mels[row_id] for row_id in waves]
+    sound_begins = sum(mel.shape[1] for mel in frames)
+    finite = torch.isfinite(torch.cat(frames, dim=1)).all(0)  # of each mel frame: [F of all rows]
+    joined = _on_host(torch.cat([finite.float(), *(wave.float() for wave in waves.values())])).numpy()
+    good = np.split(joined[:sound_begins], list(accumulate(mel.shape[1] for mel in frames))[:-1])
+    sounds = np.split(joined[sound_begins:], list(accumulate(len(wave) for wave in waves.values()))[:-1])
+    problems = {
+        row_id: BAD_SOUND if mel_is_good.all() else BAD_MEL
+        for row_id, mel_is_good, sound in zip(waves, good, sounds, strict=True)
+        if not mel_is_good.all() or not _is_finite(sound)
+    }
+    return {n: sound for n, sound in zip(waves, sounds, strict=True) if n not in problems}, problems
+
+
+def _is_finite(sound: Float32) -> bool:
+    # One pass over the samples, which lie in [-1, 1]: a sum of squares tells NaN and infinity by itself.
+    return math.isfinite(float(np.dot(sound, sound)))
+
+
+def _on_host(tensor: Tensor) -> Tensor:
+    """A copy in pinned memory, of which torch keeps used pieces; it waits for this copy and what it depends on."""
+    if tensor.device.type != "cuda":
+        return tensor
+    host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+    host.copy_(tensor, non_blocking=True)
+    done = torch.cuda.Event()
+    done.record(torch.cuda.current_stream(tensor.device))
+    done.synchronize()
+    return host
