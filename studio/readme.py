@@ -15,7 +15,7 @@ from typing import Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from studio.settings import ROOT, extra, table
+from studio.settings import ROOT, extra, gpu_default, table
 
 READMES = ("README.md", "README_zh.md")
 HEADS = {
@@ -38,7 +38,7 @@ def knobs() -> str:
 def knobs_zh() -> str:
     """Return the table of settings in Chinese; what each does is said by `python app.py --help`."""
     rows = [(*_start(name, info), APPLIES_ZH[extra(info, "applies")]) for name, info in table().items()]
-    return _table("knobs-zh", rows)
+    return _table("knobs-zh", rows).replace("on a GPU", "（GPU）")
 
 
 def tree() -> str:
@@ -70,7 +70,8 @@ def default(info: FieldInfo) -> str:
     value = str(info.default)
     if value.startswith(str(ROOT)):
         value = str(Path(value).relative_to(ROOT))
-    return f"`{value}`" if value else ""
+    on_gpu = gpu_default(info)
+    return (f"`{value}`" if value else "") + (f"; `{on_gpu}` on a GPU" if on_gpu else "")
 
 
 def bounds(info: FieldInfo) -> str:

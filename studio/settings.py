@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 
 from studio.errors import SettingsError
+from studio.setup.machine import find_device
 from studio.speech import Sampling
 
 PREFIX = "STUDIO_"
@@ -35,9 +36,14 @@ SPACE_SIGN_IN = {
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
-def knob(default: object, description: str, *, group: str, unit: str = "", applies: Applies = "restart", **bounds: Any) -> Any:
-    """One row of the table: default, effect, group, unit, when it acts, and its bounds (ge, le, multiple_of)."""
-    return Field(default, description=description, json_schema_extra={"group": group, "unit": unit, "applies": applies}, **bounds)
+def knob(
+    default: object, description: str, *, group: str, unit: str = "", applies: Applies = "restart", on_gpu: int | None = None, **bounds: Any
+) -> Any:
+    """One row of the table: default, effect, group, unit, when it acts, and its bounds (ge, le, multiple_of).
+
+    on_gpu: the default where the models run on CUDA, if it is another one.
+    """
+    return Field(default, description=description, json_schema_extra={"group": group, "unit": unit, "applies": applies, "on_gpu": on_gpu}, **bounds)
 
 
 class Settings(BaseModel):
@@ -71,7 +77,7 @@ class Settings(BaseModel):
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = knob("auto", "Precision of the speech LM; auto: float32 on CPU, bfloat16 on CUDA, float16 on GPUs before Ampere.", group="lm")
     gpu_memory_utilization: float = knob(0.3, "Share of GPU memory for the speech LM and its KV cache.", group="lm", unit="ratio", ge=0.02, le=0.95)
     kv_cache_gib: float = knob(0.5, "KV cache size on the CPU.", group="lm", unit="GiB", ge=0.05, le=64)
-    max_num_seqs: int = knob(16, "Requests that the speech LM runs at once.", group="lm", unit="requests", ge=1, le=512)
+    max_num_seqs: int = knob(16, "Requests that the speech LM runs at once.", group="lm", unit="requests", on_gpu=128, ge=1, le=512)
     max_model_len: int = knob(4096, "Longest prompt plus speech of one segment.", group="lm", unit="tokens", ge=512, le=32768)
     max_num_batched_tokens: int = knob(4096, "Tokens of one LM step, prompts included.", group="lm", unit="tokens", ge=64, le=65536)
     block_size: int = knob(32, "Tokens of one KV cache block; a multiple of 32 on the CPU.", group="lm", unit="tokens", ge=16, le=128)
@@ -87,7 +93,7 @@ class Settings(BaseModel):
     lm_threads: int = knob(0, "CPU threads of the speech LM; 0: one of two cores, else half of them.", group="lm", unit="threads", ge=0, le=256)
 
     token2wav_threads: int = knob(0, "CPU threads of flow and vocoder; 0: what the LM leaves.", group="token2wav", unit="threads", ge=0, le=256)
-    max_batch_rows: int = knob(8, "Rows voiced in one token2wav step.", group="token2wav", unit="rows", applies="next step", ge=1, le=256)
+    max_batch_rows: int = knob(8, "Rows voiced in one token2wav step.", group="token2wav", unit="rows", applies="next step", on_gpu=32, ge=1, le=256)
     batch_wait_s: float = knob(0.0, "How long a step waits for more rows while nobody would run dry: larger batches, later first sound.", group="token2wav", unit="s", applies="next step", ge=0, le=0.2)
     first_hop_tokens: int = knob(25, "Tokens of a request's first step: more make the first sound later and safer. Hops never change the sound.", group="token2wav", unit="tokens", applies="next step", ge=25, le=200, multiple_of=25)
     hop_growth: float = knob(2.0, "How much longer each next step of a request may be; 1: all as long as the first.", group="token2wav", applies="next step", ge=1, le=4)
@@ -108,9 +114,9 @@ class Settings(BaseModel):
     asr_model: str = knob("", "Recogniser of words for transcripts and checks: a folder with a faster-whisper model, or a name such as small, which is fetched once from the Hugging Face hub; empty: none.", group="asr")
     asr_threads: int = knob(0, "CPU threads of the recogniser; 0: half of the cores.", group="asr", unit="threads", ge=0, le=256)
 
-    queue_size: int = knob(32, "Requests waiting before new ones are refused with 429.", group="limits", unit="requests", applies="next request", ge=0, le=10000)
-    max_running: int = knob(8, "Requests voiced at once; further ones wait in line.", group="limits", unit="requests", applies="next request", ge=1, le=512)
-    max_per_client: int = knob(8, "Requests running or waiting for one client.", group="limits", unit="requests", applies="next request", ge=1, le=1000)
+    queue_size: int = knob(32, "Requests waiting before new ones are refused with 429.", group="limits", unit="requests", applies="next request", on_gpu=256, ge=0, le=10000)
+    max_running: int = knob(8, "Requests voiced at once; further ones wait in line.", group="limits", unit="requests", applies="next request", on_gpu=128, ge=1, le=512)
+    max_per_client: int = knob(8, "Requests running or waiting for one client.", group="limits", unit="requests", applies="next request", on_gpu=128, ge=1, le=1000)
     script_lines_at_once: int = knob(4, "Lines of one script voiced at once; its client's other places stay free for listening.", group="limits", unit="lines", ge=1, le=256)
     max_text_chars: int = knob(4096, "Longest text of a request.", group="limits", unit="characters", ge=1, le=100000)
     max_clip_mb: float = knob(20.0, "Largest uploaded clip.", group="limits", unit="MB", ge=0.1, le=500)
@@ -154,6 +160,18 @@ def extra(info: FieldInfo, key: str) -> str:
     return str(found[key]) if isinstance(found, dict) else ""
 
 
+def gpu_default(info: FieldInfo) -> int | None:
+    """A row's default on CUDA; None where it is the same as elsewhere."""
+    found = info.json_schema_extra
+    value = found.get("on_gpu") if isinstance(found, dict) else None
+    return value if isinstance(value, int) else None
+
+
+def gpu_defaults() -> dict[str, object]:
+    """The defaults on CUDA that are others than elsewhere, by name."""
+    return {name: value for name, info in table().items() if (value := gpu_default(info)) is not None}
+
+
 def load(argv: Sequence[str], environ: Mapping[str, str] | None = None) -> Settings:
     """Settings from flags, environment and file; raises SettingsError before anything starts."""
     environ = os.environ if environ is None else environ
@@ -170,6 +188,8 @@ def load(argv: Sequence[str], environ: Mapping[str, str] | None = None) -> Setti
         merged.setdefault("hub_endpoint", environ["HF_ENDPOINT"])
     if environ.get("SPACE_ID") and "oidc_issuer" not in merged:
         merged.update({name: environ[theirs] for name, theirs in SPACE_SIGN_IN.items() if theirs in environ})
+    if (find_device() if merged.get("device", "auto") == "auto" else merged["device"]) == "cuda":
+        merged = gpu_defaults() | merged
     try:
         return _checked(Settings.model_validate(merged))
     except ValidationError as error:
@@ -255,7 +275,8 @@ def argument_parser() -> argparse.ArgumentParser:
             groups[group] = parser.add_argument_group(group)
         choices = get_args(info.annotation) if get_origin(info.annotation) is Literal else None
         unit = f" [{extra(info, 'unit')}]" if extra(info, "unit") else ""
-        text = f"{info.description}{unit} (default: {'unset' if info.default is None else info.default})".replace("%", "%%")
+        on_gpu = "" if (value := gpu_default(info)) is None else f"; {value} on a GPU"
+        text = f"{info.description}{unit} (default: {'unset' if info.default is None else info.default}{on_gpu})".replace("%", "%%")
         groups[group].add_argument("--" + name.replace("_", "-"), help=text, choices=choices, metavar=None if choices else "X")
     return parser
 

@@ -61,6 +61,7 @@ MAY_ALSO_IMPORT = {
     ("studio/bench/seeds.py", "setup"): "makes the speech LM known to vLLM, as app.py does",
     ("studio/bench/lm_step.py", "setup"): "makes the speech LM known to vLLM, as app.py does",
     ("studio/training/likeness.py", "evaluate"): "judges flows as the evaluation judges voices",
+    ("studio/settings.py", "setup"): "has other defaults where the installer finds a GPU",
     ("studio/backends/vllm_compat.py", "setup"): "looks for a GPU as the installer does",
     ("studio/api/web.py", "ui"): "puts the page on the same server as the API",
 }

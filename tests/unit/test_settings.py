@@ -19,6 +19,21 @@ def test_hyphens_and_underscores_are_the_same_flag() -> None:
     assert load(["--max-num-seqs", "3"], {}).max_num_seqs == load(["--max_num_seqs=3"], {}).max_num_seqs == 3
 
 
+@pytest.mark.parametrize(("argv", "streams"), [
+    ([], 128), (["--device", "cpu"], 16), (["--max-num-seqs", "16"], 16), (["--device", "cuda"], 128),
+])  # fmt: skip
+def test_a_gpu_serves_more_at_once_unless_told_otherwise(
+    monkeypatch: pytest.MonkeyPatch, argv: list[str], streams: int
+) -> None:
+    monkeypatch.setattr("studio.settings.find_device", lambda: "cuda")
+    assert load(argv, {}).max_num_seqs == streams
+
+
+def test_a_gpu_lets_one_address_ask_for_all_that_the_lm_takes_at_once() -> None:
+    found = load(["--device", "cuda"], {})
+    assert min(found.max_running, found.max_per_client) >= found.max_num_seqs
+
+
 @pytest.mark.parametrize(
     ("argv", "environ", "nearest"),
     [
