@@ -1,0 +1,145 @@
+"""`python -m studio.bench.host`: what the studio's own processes carry, with workers that compute nothing.
+
+Engine, worker processes and messages are the real ones, listeners are in the engine's process; speech tokens come at a
+set pace and sound is silence (`scripted.py`). One process is full when its `cpu_*`, CPU seconds for a second of sound,
+times the sound made a second is 1. Prints a table and, as the last line, one JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import cProfile
+import json
+import pstats
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from itertools import islice
+from pathlib import Path
+
+import psutil
+
+from studio.backends.fake import voice_prompt
+from studio.bench.conditions import conditions
+from studio.bench.figures import Play, row, table
+from studio.bench.load import Line, closed_loop, lines_of, listened
+from studio.bench.service import ROOT, cpu_s
+from studio.checkpoint import read_checkpoint
+from studio.engine.engine import Engine, EngineLimits
+from studio.engine.lm_client import SpeechLMClient
+from studio.engine.token2wav_client import Token2WavClient
+from studio.engine.worker import WorkerProcess
+from studio.speech import SAMPLE_RATE_HZ, TOKEN_RATE_HZ, Sampling, SynthesisRequest
+from studio.text.frontend import TextFrontend
+
+Row = dict[str, object]
+SHOWN = 25
+"""Lines of a profile."""
+
+
+def arguments(argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m studio.bench.host", description=__doc__.split("\n\n")[0])
+    parser.add_argument("--streams", default="1,8,32,64,128", help="loads, by requests at a time")
+    parser.add_argument(
+        "--plays", type=int, default=0, help="requests of each load; 0: three for each stream"
+    )
+    parser.add_argument("--clip-s", type=float, default=8.0, help="sound of each request")
+    parser.add_argument("--step-ms", type=float, default=3.0, help="of the LM, for all rows at once")
+    parser.add_argument(
+        "--interval", type=int, default=1, help="tokens that the LM tells at once, as vLLM counts it"
+    )
+    parser.add_argument("--prompt-s", type=float, default=5.0, help="speech of the voice prompt")
+    parser.add_argument("--rows", type=int, default=32, help="most rows of a token2wav step")
+    parser.add_argument("--profile", action="store_true", help="where the engine's process spends its time")
+    parser.add_argument("--out", type=Path, help="file to which the JSON line is appended")
+    return parser.parse_args(argv)
+
+
+@asynccontextmanager
+async def studio(args: argparse.Namespace) -> AsyncIterator[tuple[Engine, dict[str, list[psutil.Process]]]]:
+    """An engine over scripted workers that are ready, and the processes of all three."""
+    paced = {
+        "step_s": args.step_ms / 1e3,
+        "tokens": round(args.clip_s * TOKEN_RATE_HZ),
+        "interval": args.interval,
+    }
+    lm, token2wav = (
+        WorkerProcess([sys.executable, "-m", "studio.bench.scripted", name], name, paced)
+        for name in ("lm", "token2wav")
+    )
+    about = read_checkpoint(ROOT / "assets" / "voice")
+    text = TextFrontend.load(
+        about.tokenizer_folder, about.text_frontend, about.languages, 1000, about.sound_tags, about.version
+    )
+    most = max(map(int, args.streams.split(",")))
+    limits = EngineLimits(max_running=most, max_per_client=most, max_batch_rows=args.rows)
+    engine = Engine(SpeechLMClient(lm), Token2WavClient(token2wav), text, limits, workers=(lm, token2wav))
+    await engine.start()
+    try:
+        parts = {"web": [psutil.Process()]}
+        for worker in (lm, token2wav):
+            parts[worker.state.name] = [psutil.Process((await worker.wait_started()).pid)]
+        yield engine, parts
+    finally:
+        await engine.close()
+
+
+async def measured(
+    engine: Engine, parts: dict[str, list[psutil.Process]], streams: int, args: argparse.Namespace
+) -> Row:
+    """One closed loop of so many listeners."""
+    voice = voice_prompt("bench", round(args.prompt_s * TOKEN_RATE_HZ))
+
+    async def speak(line: Line) -> Play:
+        sent_s = time.monotonic()
+        request = SynthesisRequest(line.text, voice, Sampling(seed=line.seed))
+        async with await engine.submit(request) as stream:
+            lengths_s = (len(chunk.samples) / SAMPLE_RATE_HZ async for chunk in stream)
+            return await listened(lengths_s, sent_s, 0.0)
+
+    await closed_loop(speak, islice(lines_of("bench", 6, first_seed=9000), streams), streams)  # not counted
+    before = cpu_s(parts)
+    load = await closed_loop(speak, islice(lines_of("bench", 6), args.plays or 3 * streams), streams)
+    after, audio_s = cpu_s(parts), sum(play.audio_s for play in load.plays)
+    found = row(streams, load.plays, len(load.failures), load.wall_s)
+    kept = (
+        "streams",
+        "plays",
+        "failures",
+        "clip_s",
+        "ttfa_p50_ms",
+        "ttfa_p95_ms",
+        "ttfa_p99_ms",
+        "audio_s_per_s",
+    )
+    return {name: found[name] for name in kept} | {
+        "tokens_per_s": round(audio_s * TOKEN_RATE_HZ / load.wall_s),
+        "lm_deltas_per_s": round(audio_s * TOKEN_RATE_HZ / args.interval / load.wall_s),
+        **{f"cpu_{name}": round((after[name] - before[name]) / audio_s, 5) for name in parts},
+    }
+
+
+async def run(args: argparse.Namespace) -> list[Row]:
+    async with studio(args) as (engine, parts):
+        return [await measured(engine, parts, int(streams), args) for streams in args.streams.split(",")]
+
+
+def main(argv: Sequence[str]) -> None:
+    args = arguments(argv)
+    profile = cProfile.Profile()
+    rows = profile.runcall(asyncio.run, run(args)) if args.profile else asyncio.run(run(args))
+    if args.profile:
+        pstats.Stats(profile).sort_stats("tottime").print_stats(SHOWN)
+    asked = {name: getattr(args, name) for name in ("step_ms", "interval", "prompt_s", "rows")}
+    line = json.dumps({**conditions("none"), **asked, "host": rows})
+    print(table(rows))
+    print(line)
+    if args.out:
+        with args.out.open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
