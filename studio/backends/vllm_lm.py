@@ -6,7 +6,7 @@ import logging
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -25,41 +25,15 @@ ANSWERED = ("generate", "abort", "stats", "metrics", "reset_prefix_cache", "slee
 """What others may call of VllmSpeechLM."""
 
 
-@dataclass(frozen=True, slots=True)
-class LmSettings:
-    """The rows of the settings table that this worker reads; others in the mapping are passed over."""
+def engine_options(values: Mapping[str, Any]) -> EngineOptions:
+    """What the engine is started with; device and threads are chosen here where they are left open.
 
-    model_dir: str
-    cache_dir: str
-    device: str = "auto"
-    dtype: str = "auto"
-    max_model_len: int = 4096
-    max_num_seqs: int = 16
-    max_num_batched_tokens: int = 4096
-    block_size: int = 32
-    gpu_memory_utilization: float = 0.3
-    kv_cache_gib: float = 0.5
-    enforce_eager: bool = False
-    batch_invariant: bool = False
-    enable_prefix_caching: bool = True
-    kv_cache_dtype: str = "auto"
-    quantization: str = "auto"
-    enable_sleep_mode: bool = False
-    tensor_parallel_size: int = 1
-    data_parallel_size: int = 1
-    lm_threads: int = 0
-
-    @classmethod
-    def of(cls, values: Mapping[str, Any]) -> LmSettings:
-        """The rows that are known here; the others are passed over."""
-        known = {f.name for f in fields(cls)}
-        return cls(**{k: v for k, v in values.items() if k in known})
-
-    def engine_options(self) -> EngineOptions:
-        """What the engine is started with; device and threads are chosen here where they are left open."""
-        threads = self.lm_threads or max(1, len(os.sched_getaffinity(0)) // 2)
-        same = {f.name: getattr(self, f.name) for f in fields(EngineOptions) if hasattr(self, f.name)}
-        return EngineOptions(**same | {"device": vllm_compat.choose_device(self.device), "threads": threads})
+    values: rows of the settings table; those that the engine does not know are passed over.
+    """
+    known = {f.name: values[f.name] for f in fields(EngineOptions) if f.name in values}
+    threads = values.get("lm_threads") or max(1, len(os.sched_getaffinity(0)) // 2)
+    device = vllm_compat.choose_device(values.get("device", "auto"))
+    return EngineOptions(**known | {"device": device, "threads": threads})
 
 
 def quantized(checkpoint: Checkpoint) -> str:
@@ -71,9 +45,8 @@ def quantized(checkpoint: Checkpoint) -> str:
 
 async def setup(values: dict[str, Any], report: Report) -> Service:
     """Convert the checkpoint if that was not done before, start the engine, warm it up."""
-    settings = LmSettings.of(values)
-    options = settings.engine_options()
-    checkpoint = read_checkpoint(Path(settings.model_dir))
+    options = engine_options(values)
+    checkpoint = read_checkpoint(Path(values["model_dir"]))
     weights = weight_file(checkpoint.folder, "llm")
     began_s = time.monotonic()
     report("stage.importing", 0.02)
@@ -84,7 +57,7 @@ async def setup(values: dict[str, Any], report: Report) -> Service:
         raise SettingsError(found.key, name=found.name, **found.values)
     imported_s = time.monotonic()
     report("stage.weights", 0.6)
-    lm = _load(checkpoint, weights, Path(settings.cache_dir), options)
+    lm = _load(checkpoint, weights, Path(values["cache_dir"]), options)
     lm.watch(_exit_at_once)
     loaded_s = time.monotonic()
     report("stage.warming", 0.85)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,7 +10,7 @@ import pytest
 
 from studio.backends import vllm_compat
 from studio.backends.vllm_compat import EngineCounters, EngineOptions
-from studio.backends.vllm_lm import LmSettings
+from studio.backends.vllm_lm import engine_options
 from studio.errors import SettingsError
 
 FOLDER = Path("/models/converted")
@@ -159,8 +160,10 @@ def test_either_half_of_a_record_may_be_absent():
 
 
 def test_worker_takes_its_rows_of_the_settings_table_and_passes_over_the_others():
-    settings = LmSettings.of(
-        {"model_dir": "m", "cache_dir": "c", "lm_threads": 3, "port": 7860, "device": "cpu"}
-    )
-    options = settings.engine_options()
-    assert (options.device, options.threads) == ("cpu", 3)
+    options = engine_options({"model_dir": "m", "lm_threads": 3, "port": 7860, "device": "cpu", "block_size": 16})
+    assert (options.device, options.threads, options.block_size) == ("cpu", 3, 16)
+
+
+def test_worker_takes_a_share_of_the_cores_where_nobody_says_how_many_threads():
+    options = engine_options({"device": "cpu", "lm_threads": 0})
+    assert options == EngineOptions("cpu", threads=max(1, len(os.sched_getaffinity(0)) // 2))
