@@ -62,7 +62,6 @@ class Flow(nn.Module):
             self.encoder = UpsampleConformerEncoder(config)
             self.encoder_proj = nn.Linear(config.encoder_dim, MEL_BINS)
             self.decoder = nn.ModuleDict({"estimator": CausalConditionalDecoder(config)})
-        self._matching_loss = self.matching_loss
 
     @classmethod
     def from_tensors(
@@ -240,7 +239,7 @@ class Flow(nn.Module):
         Returns: scalar float32
         """
         drawn = training.draw(mel, mel_len, generator)
-        return self._matching_loss(
+        return self.matching_loss(
             tokens,
             token_len,
             mel,
@@ -252,10 +251,6 @@ class Flow(nn.Module):
             drawn.prompt_frames,
             streaming,
         )
-
-    def compile_training(self, **options: object) -> None:
-        """Compile the loss; later calls of `training_loss` use it. Options go to torch.compile."""
-        self._matching_loss = torch.compile(self.matching_loss, **options)
 
     def matching_loss(
         self,

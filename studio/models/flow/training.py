@@ -1,7 +1,7 @@
 """The flow's training loss: conditional flow matching with random prompts and dropped conditions.
 
 The error is the mean squared error of the velocity over real frames, as for CosyVoice 2. Randomness is drawn
-outside of `Flow.matching_loss`, so that a compiled graph holds none of it.
+outside of `Flow.matching_loss`, which gives the same for the same draw.
 """
 
 from __future__ import annotations
