@@ -131,9 +131,16 @@ class Tuning:
         self.occupy(self._rest(sleep, who))
 
     async def end_rest(self, wake: Callable[[], Awaitable[None]], who: str) -> None:
-        """Wake, and let who waited run. Raises InvalidRequest if nothing sleeps."""
+        """Wake, and let who waited run; a wake that is under way already is waited for.
+
+        Raises: InvalidRequest if nothing sleeps.
+        """
         if self.phase != "asleep":
             raise InvalidRequest("admin.not_asleep", param="wake")
+        waking = self._task if self._task is not None and not self._task.done() else self.occupy(self._woken(wake, who))
+        await asyncio.shield(waking)
+
+    async def _woken(self, wake: Callable[[], Awaitable[None]], who: str) -> None:
         with contextlib.suppress(EngineDead, EngineNotReady):  # one that has ended meanwhile comes back awake
             await wake()
         self.phase = "idle"

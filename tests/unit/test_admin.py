@@ -25,7 +25,7 @@ from studio.checkpoint import TOKENIZER_FOLDER, Checkpoint
 from studio.engine.stats import EngineState, EngineStats, Histogram, InFlight
 from studio.engine.step_cost import CostLine, Costs
 from studio.engine.worker import WorkerState
-from studio.errors import AdminLocked, AdminRefused, CheckpointError, EngineNotReady
+from studio.errors import AdminLocked, AdminRefused, CheckpointError, EngineNotReady, InvalidRequest
 from studio.protocols import LmStats
 from studio.settings import Settings
 
@@ -267,3 +267,24 @@ async def test_lm_that_ended_in_its_sleep_keeps_nobody_waiting(resting: Tuning) 
     assert (resting.phase, resting.engine.held) == ("asleep", True)
     await resting.end_rest(gone, "ada")
     assert (resting.phase, resting.engine.held) == ("idle", False)
+
+
+async def test_two_who_wake_the_lm_at_once_wake_it_once_and_both_are_told(resting: Tuning) -> None:
+    woken, awake = [], asyncio.Event()
+
+    async def wake() -> None:
+        woken.append(True)
+        await awake.wait()
+
+    resting.begin_rest(lambda: asyncio.sleep(0), "ada")
+    await resting.settled()
+    both = [asyncio.create_task(resting.end_rest(wake, who)) for who in ("ada", "bob")]
+    await asyncio.sleep(0)
+    both[0].cancel()
+    await asyncio.wait(both[:1])
+    assert resting.phase == "asleep"
+    awake.set()
+    await both[1]
+    assert (len(woken), resting.phase, resting.engine.held) == (1, "idle", False)
+    with pytest.raises(InvalidRequest):
+        await resting.end_rest(wake, "ada")
