@@ -118,9 +118,10 @@ class RowStep:
     final: bool
 
 
-Rung = Literal["refused", "smaller_batch", "recompute", "smaller_hop", "restart"]
+Rung = Literal["refused", "smaller_batch", "forget_voices", "recompute", "smaller_hop", "restart"]
 """What is given up under overload or where memory is full, the least first: newcomers are turned away, fewer rows at
-once, caches are computed again, shorter hops; at last the worker starts again."""
+once, voices that nobody uses are forgotten, caches are computed again, shorter hops; at last the worker starts
+again."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,7 +2,7 @@
 import { say } from "./page.js";
 import { element, table } from "./elements.js";
 
-const RUNGS = ["refused", "smaller_batch", "recompute", "smaller_hop", "restart"];
+const RUNGS = ["refused", "smaller_batch", "forget_voices", "recompute", "smaller_hop", "restart"];
 const mb = (value) => `${value.toFixed(0)} MB`;
 const percent = (value) => (value === null ? "–" : `${(100 * value).toFixed(0)} %`);
 

@@ -174,7 +174,7 @@ class TorchToken2Wav:
         if len(run) > 1:
             self._ladder.halve(len(run))
         elif self._voices.evict(self._voices_in_use()):
-            self._ladder.take("recompute")
+            self._ladder.take("forget_voices")
         elif row.flow is not None and not row.small_hops:
             row.small_hops = True
             self._ladder.take("smaller_hop")
@@ -199,7 +199,7 @@ class TorchToken2Wav:
         """Before a step: caches of rows and voices within their pool, if there is one."""
         while self._pool_bytes and self.stats().state_bytes > self._pool_bytes:
             if self._voices.evict(self._voices_in_use()):
-                self._ladder.take("recompute")
+                self._ladder.take("forget_voices")
             elif not self._forget_largest():
                 return
 
@@ -211,9 +211,10 @@ class TorchToken2Wav:
         try:
             return compute()
         except torch.OutOfMemoryError:
-            self._ladder.take("recompute")
+            pass
         # Out of the handler, whose error holds on to the tensors of the failed try.
-        self._voices.evict({*used, *self._voices_in_use()})
+        if self._voices.evict({*used, *self._voices_in_use()}):
+            self._ladder.take("forget_voices")
         return compute()
 
     def _solve(self, run: Sequence[RowStep]) -> list[Tensor]:

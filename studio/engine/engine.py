@@ -317,9 +317,9 @@ class Engine:
         self._crew.refuse_unless_ready()
 
     def _gave_up(self, rung: Rung) -> None:
-        """Token2wav found memory full; where caches had to go, newcomers wait until others have ended."""
+        """Token2wav found memory full; where a row's cache had to go, newcomers wait until others have ended."""
         self._recorder.given_up[rung] += 1
-        if rung != "smaller_batch":
+        if rung not in ("smaller_batch", "forget_voices"):
             self._admission.narrow()
 
     def _stepped(self, steps: Sequence[RowStep], seconds: float) -> None:

@@ -31,7 +31,7 @@ REQUESTS_REFUSED = Metric(
 GIVEN_UP = Metric(
     "studio_overload_steps_total",
     "counter",
-    "Steps down the ladder of overload: refused, smaller_batch, recompute, smaller_hop, restart.",
+    "Steps down the ladder of overload: refused, smaller_batch, forget_voices, recompute, smaller_hop, restart.",
     "step",
 )
 PLACES = Metric(

@@ -23,8 +23,8 @@ def speak(service: Service) -> None:
 
 def test_ladder_of_overload_shows_what_was_given_up_and_how_often(admin: Page, fakes: Service) -> None:
     rungs = admin.locator("#admin [data-part=ladder] [data-rung]")
-    expect(rungs).to_have_count(5)
-    expect(rungs.nth(2)).to_contain_text("computed again instead of cached")
+    expect(rungs).to_have_count(6)
+    expect(rungs.nth(2)).to_contain_text("unused voices forgotten")
     smaller = admin.locator("#admin [data-rung=smaller_batch]")
     before = int(smaller.locator("output").inner_text())
     fakes.token2wav.given_up = ("smaller_batch",)  # the one that leaves the shared engine as it was

@@ -11,6 +11,7 @@ from studio.backends.fake import Finish, Say, WaitFor, sine
 from studio.backends.torch_ladder import out_of_memory
 from studio.errors import OutOfMemory, QueueFull
 from studio.metrics.exporter import exposition
+from studio.protocols import Rung
 from tests.engine.conftest import Stage, read_all
 
 MakeStage = Callable[..., Stage]
@@ -61,10 +62,11 @@ async def test_full_memory_narrows_the_door_until_requests_have_ended_well(make_
     assert await stage.all_is_free()
 
 
-async def test_a_batch_that_is_halved_narrows_nothing(make_stage: MakeStage) -> None:
+@pytest.mark.parametrize("rung", ["smaller_batch", "forget_voices"])
+async def test_what_costs_no_row_its_cache_narrows_nothing(make_stage: MakeStage, rung: Rung) -> None:
     stage = make_stage(max_running=3)
     await stage.engine.start()
-    stage.token2wav.given_up = ("smaller_batch",)
+    stage.token2wav.given_up = (rung,)
     await read_all(await stage.submit())
     assert (await stage.engine.stats()).places == 3
 

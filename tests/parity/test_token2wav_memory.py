@@ -107,7 +107,7 @@ def test_row_whose_cache_has_no_room_goes_down_to_being_computed_again_and_sound
     allocator.hop_tokens = 28
     (short_hops,) = speak(token2wav, long, 100)
     assert_same_sound(short_hops, expected)
-    assert told == ["recompute", "smaller_hop"] and list(token2wav._voices._ready) == ["voice 0"]
+    assert told == ["forget_voices", "smaller_hop"] and list(token2wav._voices._ready) == ["voice 0"]
     told.clear()
     allocator.frames = 130  # the second block of the speech would go beyond
     (uncached,) = speak(token2wav, long, 100)
@@ -188,7 +188,7 @@ def test_pool_bounds_what_rows_and_voices_keep(
     told = given_up(token2wav, monkeypatch)
     for sound, whole in zip(speak(token2wav, ROWS[:2], 60), expected, strict=True):
         assert_same_sound(sound, whole)
-    assert set(told) == {"recompute"} and token2wav.stats().voices_cached == 0
+    assert set(told) == {"recompute", "forget_voices"} and token2wav.stats().voices_cached == 0
 
 
 def test_caches_in_half_precision_take_half_the_memory(make: Callable[..., TorchToken2Wav]) -> None:
