@@ -98,6 +98,10 @@ class TorchToken2Wav:
         self._voices.give_up(voice.key)
         return True
 
+    def give_up(self, voice: VoicePrompt) -> None:
+        """Forget what is prepared of a voice that is not ready: nobody waits for it any more."""
+        self._voices.give_up(voice.key)
+
     def open(self, row_id: str, voice: VoicePrompt, seed: int) -> int:
         """Begin a row; gives the tokens that its first block needs."""
         state = None

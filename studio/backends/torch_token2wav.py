@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -151,10 +152,20 @@ def _handlers(
             raise_if_lost(error)
             raise
 
+    wanted: Counter[str] = Counter()
+
     async def prepare(voice: VoicePrompt) -> None:
-        # One turn after the other, so that steps of open rows come in between.
-        while not await in_order(token2wav.prepare, voice=voice):
-            pass
+        wanted[voice.key] += 1
+        try:
+            # One turn after the other, so that steps of open rows come in between.
+            while not await in_order(token2wav.prepare, voice=voice):
+                pass
+        finally:
+            wanted[voice.key] -= 1
+            if not wanted[voice.key]:
+                del wanted[voice.key]
+                # After the turn that may still run: of a voice that nobody waits for any more, nothing is kept.
+                stepping.submit(token2wav.give_up, voice)
 
     async def open_row(row_id: str, voice: VoicePrompt, seed: int) -> int:
         await prepare(voice)

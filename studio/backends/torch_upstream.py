@@ -54,6 +54,9 @@ class UpstreamToken2Wav:
         """Ready at once, since upstream keeps nothing of a voice."""
         return True
 
+    def give_up(self, voice: VoicePrompt) -> None:
+        """There is nothing of a voice."""
+
     def open(self, row_id: str, voice: VoicePrompt, seed: int) -> int:
         """Begin a row; gives the tokens of its first chunk, prompt alignment included."""
         prompt = (

@@ -80,7 +80,7 @@ class TorchVoices:
         return bool(unused)
 
     def give_up(self, key: str) -> None:
-        """Prepare a voice no further: there is no memory for it."""
+        """Prepare a voice no further: there is no memory for it, or nobody waits for it."""
         self._begun.pop(key, None)
 
     def _begin(self, voice: VoicePrompt) -> PromptPreparation:

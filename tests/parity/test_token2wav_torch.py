@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from studio.backends.torch_fetch import BAD_MEL, BAD_SOUND, fetch
 from studio.backends.torch_rows import TorchToken2Wav
-from studio.backends.torch_token2wav import load_token2wav
+from studio.backends.torch_token2wav import _handlers, load_token2wav
 from studio.backends.torch_voices import PROMPT_TAIL_TOKENS, TorchVoices
 from studio.engine.quality import FIRST_CHUNK_TOKENS
 from studio.engine.scheduler import Playback, RowScheduler
@@ -282,6 +285,33 @@ def test_voice_prepared_in_turns_between_steps_sounds_as_one_prepared_at_once(
     token2wav.drop("streaming")
     (sound,) = speak(token2wav, [(newcomer, tokens)], 60)
     assert_same_sound(sound, whole(token2wav, newcomer, tokens))
+
+
+@pytest.mark.parametrize(("leave", "turns"), [(2, 1), (1, 2)], ids=["all leave", "one stays"])
+async def test_what_is_prepared_of_a_voice_is_kept_as_long_as_somebody_waits_for_it(
+    token2wav: TorchToken2Wav, monkeypatch: pytest.MonkeyPatch, leave: int, turns: int
+) -> None:
+    taken, began, go_on = [], threading.Event(), threading.Event()
+
+    def prepare(voice: VoicePrompt, turn: Callable[..., bool] = token2wav.prepare) -> bool:
+        taken.append(voice.key)
+        began.set()
+        assert go_on.wait(30)
+        return turn(voice)
+
+    monkeypatch.setattr(token2wav, "prepare", prepare)
+    with ThreadPoolExecutor(1) as stepping:
+        handlers = _handlers(token2wav, None, stepping, {})  # type: ignore[arg-type]
+        opening = [asyncio.ensure_future(handlers["open"](row_id=row, voice=voice(1, 103), seed=0)) for row in "ab"]
+        await asyncio.to_thread(began.wait, 30)
+        for task in opening[:leave]:
+            task.cancel()
+        await asyncio.wait(opening[:leave])
+        go_on.set()
+        await asyncio.wait(opening)
+        await handlers["drop"](row_id="a")  # behind all that the one thread still had to do
+    assert len(taken) == turns and not token2wav._voices._begun
+    assert len(token2wav._voices) == len(token2wav._rows) == 2 - leave
 
 
 def test_warm_up_leaves_nothing_behind(token2wav: TorchToken2Wav) -> None:
