@@ -8,7 +8,9 @@ from contextlib import contextmanager
 
 import httpx
 import pytest
-from starlette.routing import BaseRoute, Mount, Route
+from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
 
 from studio.api.guard import SESSION_COOKIE
 
@@ -53,12 +55,14 @@ def test_without_the_key_only_figures_and_static_files_are_open(locked) -> None:
         assert httpx.get(f"{locked.url}/{path}").status_code == 200, path
 
 
+SOCKET = "SOCKET"
 WHOLE_FOLDERS = ("/web", "/listen/")
 """Static files; and the raters' pages, whose addresses hold a token of their own."""
 
 
 def every_route(routes: Iterable[BaseRoute], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Method and path of each route of ours and of Gradio's, whose application is mounted among them."""
+    """Method and path of each route of ours and of Gradio's, whose application is mounted among them; SOCKET for those
+    of WebSockets."""
     for route in routes:
         path = prefix + getattr(route, "path", "")
         if isinstance(route, Mount):
@@ -66,17 +70,33 @@ def every_route(routes: Iterable[BaseRoute], prefix: str = "") -> Iterator[tuple
             yield "GET", f"{path}/x"
         elif isinstance(route, Route):
             yield from ((method, path) for method in sorted(route.methods or ()))
+        elif isinstance(route, WebSocketRoute):
+            yield SOCKET, path
 
 
 def test_every_route_of_ours_and_of_gradio_refuses_who_has_no_key(locked) -> None:
     found = {(method, re.sub("{[^}]+}", "x", path)) for method, path in every_route(locked.app.routes)}
     gradio = {"/gradio_api/queue/join", "/gradio_api/queue/data", "/gradio_api/upload", "/gradio_api/run/x", "/config"}
     assert gradio | {"/v1/audio/speech", "/v1/x", "/admin/live"} <= {path for _, path in found}
-    closed = [(m, p) for m, p in sorted(found) if p[1:] not in OPEN and not p.startswith(WHOLE_FOLDERS)]
+    closed = [(m, p) for m, p in sorted(found) if m != SOCKET and p[1:] not in OPEN and not p.startswith(WHOLE_FOLDERS)]
     with httpx.Client(base_url=locked.url) as client:
         for method, path in closed:
             reply = client.request(method, path or "/", json={} if method in ("POST", "PUT", "PATCH") else None)
             assert reply.status_code == 401 and "set-cookie" not in reply.headers, (method, path)
+
+
+def test_every_socket_refuses_who_has_no_key_and_who_comes_from_another_site(locked) -> None:
+    sockets = {re.sub("{[^}]+}", "x", path) for method, path in every_route(locked.app.routes) if method == SOCKET}
+    assert {"/v1/audio/speech/stream", "/v1/jobs/x/audio"} <= sockets
+    with browser(locked) as client:
+        cookie = f"{SESSION_COOKIE}={client.cookies[SESSION_COOKIE]}"
+    cases = [({}, 401), ({"Authorization": "Bearer wrong"}, 401), ({"Cookie": f"{SESSION_COOKIE}=abc.def"}, 401)]
+    cases += [({"Cookie": cookie, **foreign}, 403) for foreign in FOREIGN]
+    for path in sorted(sockets):
+        for headers, status in cases:
+            with pytest.raises(InvalidStatus) as refused:
+                connect(locked.url.replace("http", "ws") + path, additional_headers=headers).close()
+            assert refused.value.response.status_code == status, (path, headers)
 
 
 def test_bearer_of_the_key_passes_and_gets_the_page_with_a_cookie(locked) -> None:
