@@ -5,8 +5,9 @@ import { wavBlob } from "./wav.js";
 
 const RETRIES = 5;
 
-// body: the JSON of POST /v1/audio/speech.
-export const trial = (body, signal) => finished("v1/audio/speech", { ...body, response_format: "pcm" }, signal);
+// body: the JSON of POST /v1/audio/speech. An audition is no take: nobody looks for it in a history.
+export const trial = (body, signal) =>
+  finished("v1/audio/speech", { ...body, response_format: "pcm", keep_take: false }, signal);
 
 // body: of a route that answers with pcm. Waits for a place where all are taken; gives the address of a wav.
 export async function finished(path, body, signal) {

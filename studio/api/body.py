@@ -29,7 +29,8 @@ class VoiceRef(BaseModel):
 class SpeechBody(BaseModel):
     """OpenAI's fields; `pitch` (semitones), `mode`, `language`, `quality`, `seed` and the sampling fields are ours.
 
-    Unknown fields are refused, not ignored.
+    keep_take: false for an audition, which leaves no take in the caller's history. Unknown fields are refused, not
+    ignored.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -50,6 +51,7 @@ class SpeechBody(BaseModel):
     top_p: Annotated[float | None, Field(ge=0.05, le=1.0)] = None
     top_k: Annotated[int | None, Field(ge=1, le=200)] = None
     repetition_window: Annotated[int | None, Field(ge=0, le=50)] = None
+    keep_take: bool = True
 
 
 def new_seed() -> int:

@@ -20,7 +20,7 @@ from studio.listening.design import Design
 from studio.listening.generation import Utterance
 from studio.speech import Float32, ServedModel, SynthesisRequest
 
-NOT_SETTINGS = {"input", "voice", "model", "seed", "response_format", "stream_format", "stream"}
+NOT_SETTINGS = {"input", "voice", "model", "seed", "response_format", "stream_format", "keep_take"}
 LONGEST_S = 600.0
 """For a sentence that everybody else waits for; the longest takes minutes on a slow machine."""
 CLIENT = "listening tests"

@@ -129,7 +129,8 @@ class Speaking:
         request = replace(synthesis_of(body, prompt, client, self.model), interleaved=interleaved)
         written = Written()
         stream = await self.engine.submit_arriving(request, self._respelled_words(pieces, voice.id, written))
-        self._takes.record(stream, request, voice, lambda: written.of(request))
+        if body.keep_take:
+            self._takes.record(stream, request, voice, lambda: written.of(request))
         return stream, request
 
     async def _respelled_words(
@@ -174,7 +175,8 @@ class Speaking:
         self.engine.refuse_if_full(client)  # before a clip is encoded for it
         request, voice = await self.request_of(body, client)
         stream = await self.engine.submit(request)
-        self._takes.record(stream, request, voice)
+        if body.keep_take:
+            self._takes.record(stream, request, voice)
         return stream, request
 
     async def begin_again(self, take: Take) -> tuple[SpeechStream, SynthesisRequest | VoicingRequest]:

@@ -78,6 +78,17 @@ def test_stopped_and_broken_speech_leaves_no_take(service: Service, http: httpx.
     assert listed(http) == []
 
 
+def test_audition_is_heard_and_leaves_no_take(service: Service, http: httpx.Client) -> None:
+    speak(http, "how do I sound", keep_take=False)
+    with session(service, f"studio_session={http.cookies['studio_session']}", keep_take=False) as socket:
+        write(socket, "And how do I sound now?")
+        write(socket, None)
+        heard(socket)
+    assert listed(http) == []
+    speak(http, "this one counts", keep_take=True)
+    assert listed(http) == ["this one counts"]
+
+
 def test_takes_exact_replay_from_stored_tokens(service: Service, http: httpx.Client) -> None:
     take = speak(http, "one two three", seed=3)
     asked = len(service.lm.prompts)

@@ -111,7 +111,7 @@ def test_voice_keeps_the_language_of_its_texts(page: Page, fake_studio: FakeStud
     expect(part(page, "told")).to_contain_text("is saved")
     with page.expect_request("**/v1/audio/speech") as asked:
         part(page, "try").click()
-    assert asked.value.post_data_json["language"] == "ja"
+    assert (asked.value.post_data_json["language"], asked.value.post_data_json["keep_take"]) == ("ja", False)
     pick(page, "Ada")
     expect(language).to_have_value("")
     pick(page, "Tessa")
