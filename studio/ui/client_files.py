@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -33,12 +34,16 @@ class ClientFiles:
         await self._ask(request, "GET", path, into=made, params=params)
         return str(made)
 
-    def _sound(self, name: str, data: bytes, audio_format: str) -> str:
+    async def _sound(self, name: str, data: bytes, audio_format: str) -> str:
         """A file of a reply; of a wav the samples were asked for, since a streamed one does not know its length."""
         head = wav_header(SAMPLE_RATE_HZ, len(data)) if audio_format == "wav" else b""
         made = self._place(f"{name}.{audio_format}")
-        made.parent.mkdir(parents=True)
-        made.write_bytes(head + data)
+
+        def write() -> None:
+            made.parent.mkdir(parents=True)
+            made.write_bytes(head + data)
+
+        await asyncio.to_thread(write)
         return str(made)
 
     async def speak(
@@ -59,12 +64,12 @@ class ClientFiles:
         body |= {"seed": seed} if seed is not None and seed >= 0 else {}  # else the voice's own, or a new one
         body |= {"language": language} if language else {}
         reply = await self._ask(request, "POST", "/audio/speech", json=body)
-        return self._sound("speech", reply.content, audio_format)
+        return await self._sound("speech", reply.content, audio_format)
 
     async def job_file(self, job: str, request: gr.Request) -> str:
         """The whole sound of a job as wav, once it is made."""
         reply = await self._ask(request, "GET", at("/jobs", job) + "/audio")
-        return self._sound("speech", reply.content, "wav")
+        return await self._sound("speech", reply.content, "wav")
 
     async def take_file(self, take: str, audio_format: str, request: gr.Request) -> str:
         """A take as wav, flac, opus or mp3, with its settings inside."""
@@ -82,7 +87,7 @@ class ClientFiles:
 
     async def import_voices(self, bundle: str | None, consent: str, request: gr.Request) -> dict[str, Any]:
         """Take in the voices of a bundle, or of upstream's spk2info.pt; consent: how their speakers agreed."""
-        sent = {"files": {"bundle": _given(bundle)}} if bundle else {}
+        sent = {"files": {"bundle": await _given(bundle)}} if bundle else {}
         reply = await self._ask(request, "POST", "/audio/voice-bundles", data={"consent": consent}, **sent)
         return dict(reply.json())
 
@@ -91,20 +96,20 @@ class ClientFiles:
     ) -> dict[str, Any]:
         """Keep the voice of a clip; transcript: what is said in it; consent: how its speaker agreed."""
         form = {"ref_text": transcript, "name": name, "consent": consent}
-        sent = {"files": {"audio_sample": _given(clip)}} if clip else {}
+        sent = {"files": {"audio_sample": await _given(clip)}} if clip else {}
         return dict((await self._ask(request, "POST", "/audio/voices", data=form, **sent)).json())
 
     async def convert_clip(self, clip: str | None, voice: str, request: gr.Request) -> str:
         """What a clip says, in another voice, as wav."""
         form = {"voice": voice, "response_format": "pcm"}
-        sent = {"files": {"audio_sample": _given(clip)}} if clip else {}
+        sent = {"files": {"audio_sample": await _given(clip)}} if clip else {}
         reply = await self._ask(request, "POST", "/audio/conversions", data=form, **sent)
-        return self._sound("converted", reply.content, "wav")
+        return await self._sound("converted", reply.content, "wav")
 
 
-def _given(path: str) -> tuple[str, bytes]:
+async def _given(path: str) -> tuple[str, bytes]:
     """A file as it is sent; routes judge it by what is in it."""
-    return Path(path).name, Path(path).read_bytes()
+    return Path(path).name, await asyncio.to_thread(Path(path).read_bytes)
 
 
 def client_files(routes: Routes) -> None:

@@ -25,19 +25,19 @@ def clip_functions(clip: gr.Audio, ears: Ears) -> None:
 
     async def check_clip(path: str | None) -> dict[str, Any]:
         """Severity and sentence of each topic, whether it can be cloned, and whether /mend_clip betters it."""
-        found = (await told(examine_clip(given(path), ears))).diagnosis
+        found = (await told(examine_clip(await given(path), ears))).diagnosis
         topics = {f.topic: {"severity": f.severity, "message": f.message("en")} for f in found.findings}
         return {"severity": found.severity, "usable": found.usable, "mendable": found.mendable, "topics": topics}
 
     async def mend_clip(path: str | None) -> Any:
         """The clip at its best, 24 kHz."""
-        data = given(path)
+        data = await given(path)
         mended = await told(in_clip_thread(lambda: mend(decode_clip(data))))
         return as_sound(mended.samples, mended.sample_rate_hz)
 
     async def transcribe_clip(path: str | None) -> str:
         """What is heard in the clip."""
-        data = given(path)
+        data = await given(path)
         heard = await told(in_clip_thread(usable_clip, data))
         return (await told(ears.transcribe(as_heard(heard.samples, heard.sample_rate_hz)))).text
 
@@ -51,10 +51,10 @@ def clip_functions(clip: gr.Audio, ears: Ears) -> None:
         ask.click(function, clip, output, api_name=function.__name__, show_progress="hidden")
 
 
-def given(path: str | None) -> bytes:
+async def given(path: str | None) -> bytes:
     if not path:
         raise gr.Error(InvalidRequest("clip.missing").message("en"))
-    return Path(path).read_bytes()
+    return await in_clip_thread(Path(path).read_bytes)
 
 
 async def told(work: Awaitable[T]) -> T:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import gradio as gr
 import gradio_client
 import httpx
 import pytest
 import soundfile
 from gradio_client.exceptions import AppError
 
+from studio.ui.client_files import ClientFiles
 from tests.api.conftest import clip_bytes
 from tests.api.test_speech import SAMPLES, WORDS, body
 
@@ -196,3 +200,31 @@ def test_file_that_was_not_uploaded_is_not_read_and_no_address_is_fetched(servic
         told.append(httpx.get(f"{address}/{event}").text)
     assert all("event: error" in reply for reply in told) and "from uploads only" in told[1]
     assert [voice.name for voice in service.store.all()] == ["Ada"]
+
+
+async def test_files_are_read_and_written_beside_the_loop_that_voices_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[int] = []
+
+    def noted(do: Callable[..., object]) -> Callable[..., object]:
+        def done(path: Path, *data: bytes) -> object:
+            threads.append(threading.get_ident())
+            return do(path, *data)
+
+        return done
+
+    for name in ("read_bytes", "write_bytes"):
+        monkeypatch.setattr(Path, name, noted(getattr(Path, name)))
+
+    async def routes(caller: object, method: str, path: str, **content: Any) -> httpx.Response:
+        assert content["files"] == {"audio_sample": ("clip.wav", b"clip")}
+        return httpx.Response(200, content=b"\0\0")
+
+    (tmp_path / "clip.wav").write_bytes(b"clip")
+    threads.clear()
+    made = await ClientFiles(routes, str(tmp_path)).convert_clip(
+        str(tmp_path / "clip.wav"), "Ada", gr.Request(None)
+    )
+    assert samples_of(made) == b"\0\0"
+    assert len(threads) == 2 and threading.get_ident() not in threads

@@ -38,7 +38,7 @@ class CloneEvents:
             return "", "", *nothing
         language = language_of(request)
         try:
-            found = await examine_clip(Path(path).read_bytes(), self._ears)
+            found = await examine_clip(await in_clip_thread(Path(path).read_bytes), self._ears)
         except StudioError as error:
             return f"⚠️ {error.message(language)}", "", *nothing
         is_mended = bool(mended) and mended == digest(found.clip.samples)
