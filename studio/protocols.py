@@ -128,13 +128,16 @@ again."""
 class StepResult:
     """What a row's step gave: float32 [n] at 24 kHz, or the error that ended this row alone.
 
-    given_up: what the worker gave up since the last step for want of memory; told by one row of the batch.
+    given_up: what the worker gave up since the last step for want of memory; flow_s, vocoder_s: what the whole batch
+    took of each. These are told by one row of the batch.
     """
 
     row_id: str
     samples: Float32 | None
     error: str | None = None
     given_up: tuple[Rung, ...] = ()
+    flow_s: float = 0.0
+    vocoder_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

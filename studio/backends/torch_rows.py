@@ -17,6 +17,7 @@ from torch import Tensor
 from studio.backends.torch_fetch import fetch
 from studio.backends.torch_ladder import Ladder, Runs, out_of_memory
 from studio.backends.torch_row import TorchRow
+from studio.backends.torch_spans import Spans
 from studio.backends.torch_voices import TorchVoices
 from studio.models.flow import Flow
 from studio.models.flow.sizes import BLOCK_FRAMES
@@ -128,11 +129,14 @@ class TorchToken2Wav:
         errors: dict[str, str] = {row.row_id: "no such row" for row in rows if row.row_id not in self._rows}
         self._keep_within_pool()
         known = [row for row in rows if row.row_id not in errors]
+        spans = Spans(self._device)
         mels = self._runs.computed(known, self._solve, "flow", errors)
+        spans.mark()
         for step in known:
             self._rows[step.row_id].took(step)
         heard = [row for row in known if row.row_id in mels]
         waves = self._runs.computed(heard, lambda run: self._vocode(run, mels), "vocoder", errors)
+        spans.mark()
         # The host waits for the device here alone: a row that is not finite harms no other on its way.
         samples, bad = fetch(mels, waves)
         errors |= bad
@@ -141,7 +145,11 @@ class TorchToken2Wav:
             if row.final or row.row_id in errors:
                 self.drop(row.row_id)
         self._count(results, time.monotonic() - began_s)
-        return [replace(results[0], given_up=self._ladder.told()), *results[1:]] if results else []
+        if not results:
+            return []
+        flow_s, vocoder_s = spans.seconds()
+        told = replace(results[0], given_up=self._ladder.told(), flow_s=flow_s, vocoder_s=vocoder_s)
+        return [told, *results[1:]]
 
     def stats(self) -> Token2WavStats:
         rows = list(self._rows.values())  # whoever looks at figures does so from another thread

@@ -26,6 +26,21 @@ DRY_CAP_TOKENS = 2 * BLOCK_TOKENS
 """The most for a row that has run dry: on a CPU two blocks cost a fifth less a token than one, four no less."""
 
 
+@dataclass(frozen=True, slots=True)
+class VoicedStep:
+    """A token2wav step that was made, by the engine's clock. tokens: that it waited for, with those only looked at.
+
+    rows: stepped together, of all of which flow_s and vocoder_s are the seconds in the worker.
+    """
+
+    began_s: float
+    ended_s: float
+    tokens: int
+    rows: int
+    flow_s: float
+    vocoder_s: float
+
+
 @dataclass(slots=True)
 class Playback:
     """What one request's listener has; owned by the request, shared by its rows in turn, read here."""
@@ -34,6 +49,7 @@ class Playback:
     audio_s: float = 0.0
     voiced_tokens: int = 0
     paused: bool = False
+    first_step: VoicedStep | None = None
 
     def slack_s(self, now_s: float) -> float:
         """Seconds of sound handed out and not yet played, if playing began with the first chunk."""

@@ -31,6 +31,22 @@ class HistogramSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class FirstStep:
+    """The token2wav step that made a request's first sound. Times are seconds since the request came.
+
+    ready_s: all of its tokens were there. began_s, ended_s: of the step as the engine saw it. flow_s, vocoder_s: what
+    each took in the worker, for all rows of the step.
+    """
+
+    ready_s: float
+    began_s: float
+    ended_s: float
+    rows: int
+    flow_s: float
+    vocoder_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class RequestSummary:
     """How one request went. reason: "stop", "aborted", or the error's code. None: it never came so far."""
 
@@ -59,6 +75,7 @@ class RequestSummary:
     """Seconds from its coming to its end."""
     speed: float = 1.0
     """How much faster than the voice speaks its sound was handed out; rate counts what was handed out."""
+    first_step: FirstStep | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from studio.engine.lm_ledger import KvHeld
 from studio.engine.rates import least_prebuffer_s
 from studio.engine.scheduler import Playback
-from studio.engine.stats import InFlight, RequestSummary, Stage
+from studio.engine.stats import FirstStep, InFlight, RequestSummary, Stage
 from studio.protocols import Clock
 from studio.speech import SAMPLE_RATE_HZ, SynthesisRequest, VoicingRequest
 
@@ -32,6 +32,8 @@ class Timeline:
     arrived_s: float = field(init=False)
     began_s: float | None = None
     first_token_s: float | None = None
+    early_tokens: list[tuple[float, int]] = field(default_factory=list)
+    """When so many tokens were there, until the first step of token2wav was made."""
     first_audio_s: float = 0.0
     """Seconds of sound in the first chunk."""
     last_chunk_s: float | None = None
@@ -47,8 +49,10 @@ class Timeline:
 
     def add_tokens(self, count: int) -> None:
         self.tokens += count
-        if count and self.first_token_s is None:
-            self.first_token_s = self.clock()
+        if count and self.playback.first_step is None:
+            self.early_tokens.append((self.clock(), self.tokens))
+            if self.first_token_s is None:
+                self.first_token_s = self.early_tokens[0][0]
 
     def add_sound(self, samples: int) -> None:
         """So much was handed to the listener."""
@@ -101,7 +105,17 @@ class Timeline:
             first_token_s=None if self.first_token_s is None else self.first_token_s - self.arrived_s,
             whole_s=now_s - self.arrived_s,
             speed=self.request.speed,
+            first_step=self._first_step(),
         )
+
+    def _first_step(self) -> FirstStep | None:
+        if (step := self.playback.first_step) is None:
+            return None
+        ready_s = next((at_s for at_s, tokens in self.early_tokens if tokens >= step.tokens), step.began_s)
+        return FirstStep(
+            ready_s - self.arrived_s, step.began_s - self.arrived_s, step.ended_s - self.arrived_s, step.rows,
+            step.flow_s, step.vocoder_s,
+        )  # fmt: skip
 
     def _rate(self) -> float | None:
         first_s, last_s = self.playback.first_chunk_s, self.last_chunk_s

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
-from studio.engine.scheduler import Playback, RowScheduler
+from studio.engine.scheduler import Playback, RowScheduler, VoicedStep
 from studio.errors import CapacityError, EngineDead, OutOfMemory, StudioError, Token2WavError
 from studio.protocols import Clock, RowStep, Rung, StepResult, Token2Wav
 from studio.speech import Float32, VoicePrompt
@@ -165,8 +165,22 @@ class Voicing:
             except Exception as error:
                 self._fail(steps, error)
                 continue
-            self._on_step(steps, self._clock() - began_s)
+            ended_s = self._clock()
+            self._on_step(steps, ended_s - began_s)
+            self._note_first(steps, results, began_s, ended_s)
             self._deliver(steps, results)
+
+    def _note_first(
+        self, steps: Sequence[RowStep], results: Sequence[StepResult], began_s: float, ended_s: float
+    ) -> None:
+        """For each request whose first step this was, how it went."""
+        flow_s, vocoder_s = (
+            sum(getattr(result, name) for result in results) for name in ("flow_s", "vocoder_s")
+        )
+        for step in steps:
+            if (row := self._rows.get(step.row_id)) and row.playback.first_step is None:
+                tokens = len(step.tokens) + len(step.lookahead)
+                row.playback.first_step = VoicedStep(began_s, ended_s, tokens, len(steps), flow_s, vocoder_s)
 
     def _deliver(self, steps: Sequence[RowStep], results: Sequence[StepResult]) -> None:
         for rung in (rung for result in results for rung in result.given_up):

@@ -23,6 +23,7 @@ from studio.backends.fake import (
     word_ids,
 )
 from studio.engine.rates import LEAST_PREBUFFER_S
+from studio.engine.stats import FirstStep
 from studio.engine.utterance import SEGMENT_PAUSE_S
 from studio.errors import (
     EngineDead,
@@ -41,6 +42,12 @@ from studio.speech import Segment, SynthesisRequest, VoicingRequest
 from tests.engine.conftest import Stage, read_all
 
 PAUSE_SAMPLES = 3600
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0)
 
 
 async def test_sound_is_whole_in_order_and_exact(stage: Stage) -> None:
@@ -457,6 +464,26 @@ async def test_end_of_a_request_is_measured_and_logged_without_its_text(
     assert (summary.audio_s, summary.ttfa_s, summary.rtf) == (2.0, 0.0, 0.25)
     (line,) = [record.getMessage() for record in caplog.records if "ended" in record.getMessage()]
     assert "tokens=50" in line and "reason=stop" in line and "secret" not in line
+
+
+async def test_what_the_first_sound_waited_for_is_told_stage_by_stage(stage: Stage) -> None:
+    rest = asyncio.Event()
+    stage.lm.enqueue(Say(20), WaitFor(rest), Say(30), Finish())
+    stage.token2wav.gate.clear()
+    async with await stage.submit() as stream:
+        await until(lambda: stage.engine.in_flight()[0].tokens == 20)
+        stage.clock.advance(0.25)
+        rest.set()
+        await until(lambda: bool(stage.token2wav.steps))
+        stage.clock.advance(0.5)
+        stage.token2wav.gate.set()
+        async for _ in stream:
+            pass
+    (summary,) = (await stage.engine.stats()).last_requests
+    assert (summary.first_token_s, summary.ttfa_s) == (0.0, 0.75)
+    assert summary.first_step == FirstStep(
+        ready_s=0.25, began_s=0.25, ended_s=0.75, rows=1, flow_s=0.0, vocoder_s=0.0
+    )
 
 
 async def test_player_holds_more_when_the_studio_was_slower_than_real_time(stage: Stage) -> None:
