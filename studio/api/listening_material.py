@@ -18,7 +18,7 @@ from studio.listening import problems, webmushra
 from studio.listening.design import Design, item_of
 from studio.listening.folders import read_folders
 from studio.listening.generation import missing
-from studio.listening.intake import MAX_TOTAL_BYTES, Upload, read_clips, unpacked, uploads
+from studio.listening.intake import MAX_TOTAL_BYTES, Upload, read_clip, read_clips, unpacked, uploads
 from studio.listening.room import ListeningRoom
 from studio.listening.store import GivenClip, Test, hashed
 
@@ -49,6 +49,8 @@ def _text_for(design: Design, items: list[str], item: str) -> str:
 
 def material_router(room: ListeningRoom, owners: Owners) -> APIRouter:
     router = APIRouter(prefix="/v1/listening")
+    turn = asyncio.Lock()
+    """One upload at a time is in memory; the others lie on the disk until then."""
 
     @router.post("/tests/{test_id}/material")
     async def upload(
@@ -62,12 +64,13 @@ def material_router(room: ListeningRoom, owners: Owners) -> APIRouter:
         found = next((c for c in test.design.conditions if condition in (c.id, c.name)), None)
         if found is None:
             raise InvalidRequest("listening.condition_unknown", param="condition", condition=condition[:80])
-        sent = await read_files(files)
-        read = await asyncio.to_thread(lambda: uploads(unpacked(sent)))
-        test = draft_of(owners, request, test_id)  # it may have been opened meanwhile
-        if found not in test.design.conditions:
-            raise InvalidRequest("listening.condition_unknown", param="condition", condition=condition[:80])
-        await store(test, {found.id: read})
+        async with turn:
+            sent = await read_files(files)
+            read = await asyncio.to_thread(lambda: uploads(unpacked(sent)))
+            test = draft_of(owners, request, test_id)  # it may have been opened meanwhile
+            if found not in test.design.conditions:
+                raise InvalidRequest("listening.condition_unknown", param="condition", condition=condition[:80])
+            await store(test, {found.id: read})
         return wire(room, test, language_of(request))
 
     @router.post("/tests/{test_id}/folders")
@@ -76,12 +79,13 @@ def material_router(room: ListeningRoom, owners: Owners) -> APIRouter:
     ) -> dict[str, Any]:
         """Clips of all conditions that are uploaded, one folder for each, as files or a zip. All of them or none."""
         before = draft_of(owners, request, test_id)
-        sent = await read_files(files)
-        read = await asyncio.to_thread(lambda: read_folders(before.design, unpacked(sent)))
-        test = draft_of(owners, request, test_id)
-        if test.design != before.design:
-            raise ListeningConflict("listening.at_work")
-        await store(test, read)
+        async with turn:
+            sent = await read_files(files)
+            read = await asyncio.to_thread(lambda: read_folders(before.design, unpacked(sent)))
+            test = draft_of(owners, request, test_id)
+            if test.design != before.design:
+                raise ListeningConflict("listening.at_work")
+            await store(test, read)
         return wire(room, test, language_of(request))
 
     async def store(test: Test, read: Mapping[str, list[Upload]]) -> None:
@@ -93,8 +97,9 @@ def material_router(room: ListeningRoom, owners: Owners) -> APIRouter:
                 room.store.drop_clips(test.id, condition)
                 for one in found:
                     text = one.text or _text_for(test.design, items, one.item)
-                    clip = GivenClip(one.item, condition, one.clip.samples, one.clip.sample_rate_hz, text)
-                    room.store.put_clip(test.id, "given", clip)
+                    clip = one.clip()
+                    given = GivenClip(one.item, condition, clip.samples, clip.sample_rate_hz, text)
+                    room.store.put_clip(test.id, "given", given)
 
         with room.changing(test.id):
             await asyncio.to_thread(stored)
@@ -130,15 +135,21 @@ def material_router(room: ListeningRoom, owners: Owners) -> APIRouter:
         request: Request, response: Response, files: Annotated[list[UploadFile], File()]
     ) -> dict[str, Any]:
         """A webMUSHRA configuration with its sounds, as files or a zip, becomes a draft."""
-        sent = await read_files(files)
-        found = await asyncio.to_thread(lambda: webmushra.read(unpacked(sent)))
-        design = replace(found.design, raters=2 * max(1, len(found.design.rated)))
-        problems.refuse(problems.of_design(design))
-        clips = await asyncio.to_thread(lambda: dict(zip(found.files, read_clips(found.files.values()), strict=True)))
-        test = room.store.create(design, hashed(owners.ensure_key(request, response)))
-        for (item, condition), clip in clips.items():
-            given = GivenClip(item, condition, clip.samples, clip.sample_rate_hz)
-            await asyncio.to_thread(room.store.put_clip, test.id, "given", given)
+        async with turn:
+            sent = await read_files(files)
+            found = await asyncio.to_thread(lambda: webmushra.read(unpacked(sent)))
+            design = replace(found.design, raters=2 * max(1, len(found.design.rated)))
+            problems.refuse(problems.of_design(design))
+            await asyncio.to_thread(lambda: [None for _ in read_clips(found.files.values())])  # all are fit, or none
+            test = room.store.create(design, hashed(owners.ensure_key(request, response)))
+
+            def stored() -> None:
+                for (item, condition), file in found.files.items():
+                    clip = read_clip(file)
+                    given = GivenClip(item, condition, clip.samples, clip.sample_rate_hz)
+                    room.store.put_clip(test.id, "given", given)
+
+            await asyncio.to_thread(stored)
         return wire(room, test, language_of(request))
 
     return router

@@ -71,9 +71,7 @@ def _check_names(design: Design, sheaves: Mapping[str, Sheaf]) -> None:
 
 def _check_lengths(design: Design, found: Mapping[str, list[Upload]]) -> None:
     clips = {
-        (one.item, condition): Clip(
-            one.item, condition, "", len(one.clip.samples), one.clip.sample_rate_hz, one.text
-        )
+        (one.item, condition): Clip(one.item, condition, "", one.samples, one.rate_hz, one.text)
         for condition, uploads in found.items()
         for one in uploads
     }

@@ -25,11 +25,17 @@ _IGNORED = ("__MACOSX/", ".", "Thumbs.db")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Upload:
-    """One sentence of an upload. text: from a .txt of the same name, "" without one."""
+    """One sentence of an upload, whose sound is fit for a test. text: from a .txt of the same name, "" without one."""
 
     item: str
-    clip: ReferenceClip
+    file: NamedFile
+    samples: int
+    rate_hz: int
     text: str
+
+    def clip(self) -> ReferenceClip:
+        """The sound, read anew: all of an upload together would be more than 1 GB."""
+        return read_clip(self.file)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,7 +109,7 @@ def read_clips(files: Iterable[NamedFile]) -> Iterator[ReferenceClip]:
 
 
 def uploads(files: Iterable[NamedFile]) -> list[Upload]:
-    """Clips with their texts, by sentence.
+    """Every sound with its text, by sentence; each was read once, to see that it is fit.
 
     Raises: InvalidRequest that names the file, for one that is no sound, broken, silent, too short or too long, for
             two of one sentence, or for no sound at all.
@@ -136,12 +142,19 @@ class Sheaf:
 
 
 def read_sheaves(sheaves: Iterable[Sheaf]) -> list[list[Upload]]:
-    """The clips of each. Raises InvalidRequest as `uploads`; the limits are for all of them together."""
+    """The sounds of each. Raises InvalidRequest as `uploads`; the limits are for all of them together."""
     sheaves = list(sheaves)
     if not any(sheaf.sounds for sheaf in sheaves):
         raise InvalidRequest("listening.upload_empty", param="files")
     clips = read_clips(file for sheaf in sheaves for file in sheaf.sounds.values())
-    return [[Upload(item, next(clips), sheaf.texts.get(item, "")) for item in sheaf.sounds] for sheaf in sheaves]
+    return [
+        [_upload(item, file, next(clips), sheaf.texts.get(item, "")) for item, file in sheaf.sounds.items()]
+        for sheaf in sheaves
+    ]
+
+
+def _upload(item: str, file: NamedFile, clip: ReferenceClip, text: str) -> Upload:
+    return Upload(item, file, len(clip.samples), clip.sample_rate_hz, text)
 
 
 def read_clip(file: NamedFile) -> ReferenceClip:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import csv
 import io
 import json
+import threading
 import zipfile
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
 import soundfile
 
+from studio.api import listening_material
 from studio.audio.loudness import loudness_of
 from studio.listening.answers import Kind, read_csv
 from studio.listening.export import export
@@ -278,6 +281,33 @@ def test_sound_of_an_upload_is_limited_in_all(owner, monkeypatch) -> None:
     refused = owner.upload(test, "a", {f"{n}.wav": tone(300, 16) for n in range(4)})
     assert refused.status_code == 400 and "1 minutes" in refused.json()["error"]["message"]
     assert owner.upload(test, "a", {f"{n}.wav": tone(300, 16) for n in range(3)}).status_code == 200
+
+
+def test_uploads_that_come_at_once_are_in_memory_one_after_the_other(owner, monkeypatch) -> None:
+    test = owner.create(kind="ab", title="t", conditions=[{"name": "a"}, {"name": "b"}])["id"]
+    arrived, go_on, reading, most = threading.Semaphore(0), threading.Event(), [], []
+
+    def arriving(*given, judge=listening_material.draft_of):
+        arrived.release()
+        return judge(*given)
+
+    def read(files, really=listening_material.uploads):
+        reading.append(files)
+        most.append(len(reading))
+        assert go_on.wait(30)
+        reading.remove(files)
+        return really(files)
+
+    monkeypatch.setattr(listening_material, "draft_of", arriving)
+    monkeypatch.setattr(listening_material, "uploads", read)
+    with ThreadPoolExecutor(2) as people:
+        replies = people.map(lambda name: owner.upload(test, name, {"s01.wav": tone(300)}).status_code, "ab")
+        for _ in "ab":
+            assert arrived.acquire(timeout=30)
+        owner.show(test)  # by whose reply the second one is read too, if nothing holds it back
+        go_on.set()
+    assert list(replies) == [200, 200] and most == [1, 1]
+    assert len(owner.show(test)["clips"]) == 2
 
 
 def test_lacking_sentences_lengths_and_few_raters_are_said_before_the_test_opens(owner) -> None:

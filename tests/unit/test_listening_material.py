@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
+import tracemalloc
+
 import numpy as np
 import pytest
+import soundfile
 
 from studio.audio.loudness import loudness_of
 from studio.errors import InvalidRequest
 from studio.listening.answers import Kind
 from studio.listening.design import Condition, Design, Source
 from studio.listening.folders import read_folders
-from studio.listening.intake import NamedFile
+from studio.listening.intake import NamedFile, uploads
 from studio.listening.material import anchor, comparable, ready, spoilt
 
 RATE_HZ = 24_000
@@ -99,6 +103,26 @@ def test_spoilt_clip_has_lost_its_treble_to_noise() -> None:
 def test_useless_clip_is_named(clip: np.ndarray, key: str) -> None:
     with pytest.raises(InvalidRequest, match="s-a"):
         comparable({("s", "a"): (clip, RATE_HZ)})
+
+
+def wav(clip: np.ndarray) -> bytes:
+    buffer = io.BytesIO()
+    soundfile.write(buffer, clip, RATE_HZ, format="WAV")
+    return buffer.getvalue()
+
+
+def test_upload_is_never_in_memory_as_a_whole() -> None:
+    content, count = wav(tone(300, 30.0)), 20
+    clip_bytes = 4 * 30 * RATE_HZ
+    tracemalloc.start()
+    try:
+        found = uploads([NamedFile(f"{number}.wav", content) for number in range(count)])
+        seconds = sum(len(one.clip().samples) for one in found) / RATE_HZ
+        most_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert seconds == count * 30 == sum(one.samples for one in found) / RATE_HZ
+    assert most_bytes < count * clip_bytes / 2
 
 
 def test_folder_that_two_conditions_ask_for_is_refused_by_both_names() -> None:
