@@ -1,6 +1,7 @@
-"""Marks every test by its folder and runs the cheap folders first.
+"""Marks every test by its folder, and runs the cheap folders first.
 
-A folder with a large shared fixture, the real engine, keeps together: one engine serves all who ask for it.
+Beside each other (`make test`: two workers of pytest-xdist) all tests of real engines are one group, all others of the
+browser another, and of the rest each file is one; what a group shares, such as the one engine, is started once.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import pytest
 from tests.real_studio import RealStudio
 
 FOLDERS = ("unit", "parity", "engine", "api", "browser", "load")
+GROUPS = ("engine", "browser", "rest")
+"""In the order in which they begin: the longest first, so that nobody waits for them at the end."""
 TESTS = Path(__file__).parent
 PATIENCE_S = 60.0
 """httpx gives up after five seconds where nobody says otherwise, which a reply may take on a machine that is busy."""
@@ -30,11 +33,25 @@ def folder_of(path: Path) -> str:
     return path.relative_to(TESTS).parts[0]
 
 
+def group_of(item: pytest.Item) -> str:
+    """Which of GROUPS a test is in."""
+    folder = folder_of(item.path)
+    if folder == "engine" or "RealStudio" in vars(item.module) or "running_studio" in item.fixturenames:
+        return "engine"
+    return "browser" if folder == "browser" else "rest"
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark by folder; order by folder; leave load tests out unless they are asked for."""
     for item in items:
         item.add_marker(folder_of(item.path))
     items.sort(key=lambda item: FOLDERS.index(folder_of(item.path)))
+    if getattr(config.option, "loadgroup", False):
+        for item in items:
+            group = group_of(item)
+            item.add_marker(pytest.mark.xdist_group(item.path.name if group == "rest" else group))
+        items.sort(key=lambda item: GROUPS.index(group_of(item)))
     asked = any("load" in arg for arg in (*config.args, config.option.markexpr))
     left_out = [] if asked else [item for item in items if folder_of(item.path) == "load"]
     if left_out:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -29,5 +30,5 @@ def weights() -> Callable[[str, str], dict[str, torch.Tensor]]:
 
 @pytest.fixture(autouse=True)
 def _few_threads():
-    """Two threads at most: the numbers are small, and the machine is shared."""
-    torch.set_num_threads(min(2, torch.get_num_threads()))
+    """Two threads at most: the numbers are small, and the machine is shared; one beside another worker of tests."""
+    torch.set_num_threads(min(1 if "PYTEST_XDIST_WORKER" in os.environ else 2, torch.get_num_threads()))
