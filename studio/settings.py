@@ -93,7 +93,7 @@ class Settings(BaseModel):
     lm_threads: int = knob(0, "CPU threads of the speech LM; 0: one of two cores, else half of them.", group="lm", unit="threads", ge=0, le=256)
 
     token2wav_threads: int = knob(0, "CPU threads of flow and vocoder; 0: what the LM leaves.", group="token2wav", unit="threads", ge=0, le=256)
-    max_batch_rows: int = knob(8, "Rows voiced in one token2wav step.", group="token2wav", unit="rows", applies="next step", on_gpu=32, ge=1, le=256)
+    max_batch_rows: int = knob(8, "Rows voiced in one token2wav step.", group="token2wav", unit="rows", applies="next step", on_gpu=64, ge=1, le=256)
     batch_wait_s: float = knob(0.0, "How long a step waits for more rows while nobody would run dry: larger batches, later first sound.", group="token2wav", unit="s", applies="next step", ge=0, le=0.2)
     first_hop_tokens: int = knob(25, "Tokens of a request's first step: more make the first sound later and safer. Hops never change the sound.", group="token2wav", unit="tokens", applies="next step", ge=25, le=200, multiple_of=25)
     hop_growth: float = knob(2.0, "How much longer each next step of a request may be; 1: all as long as the first.", group="token2wav", applies="next step", ge=1, le=4)

@@ -7,11 +7,13 @@ thread, in the order asked; the prompt encoder in a thread of its own.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import yaml
 
+from studio.backends.gpu_turn import gpu_turn
 from studio.backends.serve import Handler, Report, Service, run_worker
 from studio.backends.torch_device import raise_if_lost
 from studio.backends.torch_rows import TorchToken2Wav
@@ -29,7 +32,8 @@ from studio.models import weights
 from studio.models.flow import Flow
 from studio.models.flow.sizes import FLOW_STEPS, GUIDANCE
 from studio.models.hift import Hift, load_hift
-from studio.protocols import Token2WavStats
+from studio.protocols import RowStep, StepResult, Token2WavStats
+from studio.shelf import ShelfWriter
 from studio.speech import Float32, VoicePrompt
 
 if TYPE_CHECKING:
@@ -103,17 +107,18 @@ async def _setup(settings: dict[str, Any], report: Report) -> Service:
     threads = _threads(settings.get("token2wav_threads", 0), settings.get("lm_threads", 0))
     torch.set_num_threads(threads)
     report("stage.weights", 0.3)
-    token2wav = load_token2wav(
-        folder,
-        device=device,
-        voice_cache=settings.get("voice_cache", 16),
-        voice_cache_bytes=int(settings.get("voice_cache_gib", 0) * 2**30),
-        pool_bytes=int(settings.get("flow_pool_gib", 0) * 2**30),
-        precision=settings.get("flow_precision", "float32"),
-        flow_steps=settings.get("flow_steps", FLOW_STEPS),
-        guidance=settings.get("guidance", GUIDANCE),
-        upstream=settings.get("upstream_streaming", False),
-    )
+    with gpu_turn(Path(settings.get("cache_dir", folder)), device):
+        token2wav = load_token2wav(
+            folder,
+            device=device,
+            voice_cache=settings.get("voice_cache", 16),
+            voice_cache_bytes=int(settings.get("voice_cache_gib", 0) * 2**30),
+            pool_bytes=int(settings.get("flow_pool_gib", 0) * 2**30),
+            precision=settings.get("flow_precision", "float32"),
+            flow_steps=settings.get("flow_steps", FLOW_STEPS),
+            guidance=settings.get("guidance", GUIDANCE),
+            upstream=settings.get("upstream_streaming", False),
+        )
     try:
         encoder = OnnxPromptEncoder(folder, threads=threads, device=device)
     except weights.WeightsError as error:
@@ -122,15 +127,20 @@ async def _setup(settings: dict[str, Any], report: Report) -> Service:
     report("stage.warming", 0.8)
     stepping = ThreadPoolExecutor(1, "token2wav")
     await asyncio.get_running_loop().run_in_executor(stepping, token2wav.warm_up)
+    # What is there now stays: a collection that walked through all of torch would hold up every stream.
+    gc.collect()
+    gc.freeze()
+    shelf = ShelfWriter()
     facts = {
         "device": device,
+        "shelf": shelf.path,
         "threads": threads,
         "flow_steps": token2wav.flow_steps,
         "prompt_encoder": encoder.provider,
         "flow_frame_bytes": token2wav.flow_frame_bytes,
         "start_s": round(time.monotonic() - began_s, 2),
     }
-    return Service(_handlers(token2wav, encoder, stepping, presets), facts=facts)
+    return Service(_handlers(token2wav, encoder, stepping, presets, shelf), facts=facts)
 
 
 def _handlers(
@@ -138,6 +148,7 @@ def _handlers(
     encoder: OnnxPromptEncoder,
     stepping: ThreadPoolExecutor,
     presets: dict[str, VoicePrompt],
+    shelf: ShelfWriter,
 ) -> dict[str, Handler]:
     """What the worker answers. stepping: the one thread that does all torch work of the rows."""
     from studio.models.prompt.presets import read_uploaded
@@ -184,9 +195,18 @@ def _handlers(
     async def read_voices(data: bytes) -> dict[str, VoicePrompt]:
         return await loop.run_in_executor(encoding, read_uploaded, data, token2wav.speech_codes)
 
-    plain = {name: partial(in_order, getattr(token2wav, name)) for name in ("step", "drop")}
-    return {**plain, "open": open_row, "prepare": prepare, "encode": encode, "presets": given_presets,
-            "read_voices": read_voices, "stats": stats}  # fmt: skip
+    def step_to_shelf(rows: list[RowStep]) -> tuple[list[StepResult], list[int]]:
+        results = token2wav.step(rows)
+        lengths = shelf.put([result.samples for result in results if result.samples is not None])
+        return [replace(result, samples=None) for result in results], lengths
+
+    async def step(rows: list[RowStep], on_shelf: bool = False) -> Any:
+        return await in_order(step_to_shelf if on_shelf else token2wav.step, rows=rows)
+
+    return {
+        "step": step, "drop": partial(in_order, token2wav.drop), "open": open_row, "prepare": prepare, "encode": encode,
+        "presets": given_presets, "read_voices": read_voices, "stats": stats,
+    }  # fmt: skip
 
 
 def _device(wanted: str) -> str:

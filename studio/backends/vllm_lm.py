@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from studio.backends import vllm_compat
+from studio.backends.gpu_turn import gpu_turn
 from studio.backends.serve import Report, Service, run_worker
 from studio.backends.vllm_compat import EngineOptions
 from studio.backends.vllm_speech_lm import VllmSpeechLM, wrap_error
@@ -79,7 +80,8 @@ def _load(checkpoint: Checkpoint, weights: Path, cache: Path, options: EngineOpt
     bounds = TokenBounds(
         checkpoint.min_token_text_ratio, checkpoint.max_token_text_ratio, checkpoint.most_tokens_are_end
     )
-    return VllmSpeechLM.start(converted.folder, options, bounds)
+    with gpu_turn(cache, options.device):
+        return VllmSpeechLM.start(converted.folder, options, bounds)
 
 
 async def _facts(lm: VllmSpeechLM, options: EngineOptions, place: Place) -> dict[str, Any]:

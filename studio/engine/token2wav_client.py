@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
+from dataclasses import replace
 
 from studio.engine.worker import WorkerProcess
 from studio.protocols import RowStep, StepResult, Token2WavStats
+from studio.shelf import ShelfReader
 from studio.speech import (
     BLOCK_TOKENS,
     LOOKAHEAD_TOKENS,
@@ -26,6 +29,7 @@ class Token2WavClient:
 
     def __init__(self, worker: WorkerProcess) -> None:
         self._worker = worker
+        self._shelf: ShelfReader | None = None
 
     async def open(self, row_id: str, voice: VoicePrompt, seed: int) -> int:
         return int(await self._worker.call("open", row_id=row_id, voice=voice, seed=seed))
@@ -34,7 +38,25 @@ class Token2WavClient:
         self._worker.send("prepare", voice=voice)  # one-way: nobody waits for it
 
     async def step(self, rows: Sequence[RowStep]) -> list[StepResult]:
-        return list(await self._worker.call("step", rows=list(rows)))
+        if (shelf := self._open_shelf()) is None:
+            return list(await self._worker.call("step", rows=list(rows)))
+        results, lengths = await self._worker.call("step", rows=list(rows), on_shelf=True)
+        sounds = iter(shelf.take(lengths))
+        return [
+            result if result.error is not None else replace(result, samples=next(sounds))
+            for result in results
+        ]
+
+    def _open_shelf(self) -> ShelfReader | None:
+        """The shelf of the worker as it lives now; None where it has none, or nobody may look into its memory."""
+        path = self._worker.state.facts.get("shelf", "")
+        if self._shelf is None or self._shelf.path != path:
+            if self._shelf is not None:
+                self._shelf.close()
+            self._shelf = None
+            with contextlib.suppress(OSError):
+                self._shelf = ShelfReader(path) if path else None
+        return self._shelf
 
     async def drop(self, row_id: str) -> None:
         # One-way: whoever leaves must not wait for the step that is running.

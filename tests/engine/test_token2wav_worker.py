@@ -7,7 +7,10 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -70,6 +73,18 @@ async def test_rows_are_opened_stepped_and_dropped_over_the_pipe(worker: WorkerP
     await token2wav.step([final("c", 1)])
     stats = await token2wav.stats()
     assert (stats.rows_open, stats.voices_cached) == (0, cached + 2)
+
+
+async def test_sound_is_the_same_by_the_shelf_and_over_the_pipe(worker: WorkerProcess) -> None:
+    assert worker.state.facts["shelf"]
+    sounds = []
+    for state in (worker.state, replace(worker.state, facts={})):
+        token2wav = Token2WavClient(cast(WorkerProcess, SimpleNamespace(state=state, call=worker.call)))
+        await token2wav.open("g", voice_prompt("anna"), 3)
+        result, none = await token2wav.step([final("g", 40), final("never opened", 5)])
+        assert result.samples is not None and none.samples is None
+        sounds.append(result.samples)
+    assert np.array_equal(*sounds) and len(sounds[0]) == 40 * 960
 
 
 async def test_clip_is_encoded_while_rows_are_stepped(worker: WorkerProcess) -> None:

@@ -26,6 +26,7 @@ from studio.models.flow import Flow, stream
 from studio.models.flow.state import align_prompt
 from studio.models.hift import Hift
 from studio.protocols import RowStep
+from studio.shelf import ShelfWriter
 from studio.speech import LOOKAHEAD_TOKENS, SAMPLES_PER_TOKEN, VoicePrompt
 
 CODES = 243
@@ -301,7 +302,7 @@ async def test_what_is_prepared_of_a_voice_is_kept_as_long_as_somebody_waits_for
 
     monkeypatch.setattr(token2wav, "prepare", prepare)
     with ThreadPoolExecutor(1) as stepping:
-        handlers = _handlers(token2wav, None, stepping, {})  # type: ignore[arg-type]
+        handlers = _handlers(token2wav, None, stepping, {}, ShelfWriter())  # type: ignore[arg-type]
         opening = [asyncio.ensure_future(handlers["open"](row_id=row, voice=voice(1, 103), seed=0)) for row in "ab"]
         await asyncio.to_thread(began.wait, 30)
         for task in opening[:leave]:
