@@ -21,8 +21,8 @@ from studio.models.hift.spectrum import Spectrum
 from studio.models.hift.streaming import HiftState, open_state, step
 from studio.models.weights import load_strictly
 
-_LEAK = 0.1             # before each upsampling
-_LAST_LEAK = 0.01       # before the last convolution: upstream forgot the argument, and trained so
+LEAK = 0.1             # before each upsampling
+LAST_LEAK = 0.01       # before the last convolution: upstream forgot the argument, and trained so
 
 
 class Snake(nn.Module):
@@ -175,7 +175,7 @@ class Hift(nn.Module):
 
     def upsample(self, stage: int, x: Tensor) -> Tensor:
         """Input of a stage to its rate; the last one begins one spectrum frame earlier."""
-        x = self.ups[stage](F.leaky_relu(x, _LEAK))
+        x = self.ups[stage](F.leaky_relu(x, LEAK))
         if stage == len(self.ups) - 1:
             x = F.pad(x, (1, 0), mode="reflect")
         return x
@@ -194,7 +194,7 @@ class Hift(nn.Module):
 
     def spectra(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Last stage's output [B, C, T] to magnitude and phase, [B, 9, T] each."""
-        x = self.conv_post(F.leaky_relu(x, _LAST_LEAK))
+        x = self.conv_post(F.leaky_relu(x, LAST_LEAK))
         bins = self.config.n_fft // 2 + 1
         return torch.exp(x[:, :bins]).clamp_max(self.config.largest_magnitude), torch.sin(x[:, bins:])
 

@@ -74,11 +74,12 @@ class HarmonicSource(nn.Module):
             steps = torch.cat([first[:, None], steps[:, 1:]], 1)
         return torch.cumsum(steps, 1) % 1.0
 
-    def sines(self, f0: Tensor, first: Tensor | None = None) -> Tensor:
+    def sines(self, f0: Tensor, first: Tensor | None = None, begins: Tensor | None = None) -> Tensor:
         """Sines before voicing, [B, F] -> [B, S, H].
 
         The phase runs linearly from frame centre to frame centre and is held in the first and last
         half frame; a frame of 0 Hz appended to f0 holds it as well, so rows may be padded with zeros.
+        So may they in front: begins [B], int64, is then where in f0 each utterance begins, if not before it.
         """
         if self.config.float32_phase:
             return self._float32_sines(f0)
@@ -87,7 +88,11 @@ class HarmonicSource(nn.Module):
         centres = self.centre_phase(cycles, first)
         offset = torch.arange(per_frame, device=f0.device) + 0.5
         # samples from the centre of frame f to that of f + 1
-        phase = centres[:, :-1, None].float() + cycles[:, 1:, None] * offset[:, None]
+        base, slope = centres[:, :-1], cycles[:, 1:]
+        if begins is not None:
+            held = (torch.arange(1, f0.shape[1] + 1, device=f0.device) == begins[:, None])[..., None]
+            base, slope = torch.where(held, centres[:, 1:], base), torch.where(held, 0.0, slope)
+        phase = base[:, :, None].float() + slope[:, :, None] * offset[:, None]
         phase = phase.flatten(1, 2)[:, :f0.shape[1] * per_frame - half]
         head = centres[:, :1].float().expand(-1, half, -1)
         phase = torch.cat([head, phase], 1) % 1.0                                   # [B, S, H]
@@ -104,8 +109,9 @@ class HarmonicSource(nn.Module):
         voiced = (f0 > self.config.voiced_above_hz).to(f0.dtype)
         return voiced.repeat_interleave(self.config.samples_per_frame, dim=1)
 
-    def forward(self, f0: Tensor, noise: Tensor, first: Tensor | None = None) -> Tensor:
-        """Excitation of a pitch track.
+    def forward(self, f0: Tensor, noise: Tensor, first: Tensor | None = None,
+                begins: Tensor | None = None) -> Tensor:
+        """Excitation of a pitch track; first and begins as in `sines`.
 
         Args:    f0: Hz [B, F]; noise: standard normal, either [B, S, H], one stream a harmonic, or
                  [B, S], one stream that stands for their sum (the sum of independent normals, weighted
@@ -114,7 +120,7 @@ class HarmonicSource(nn.Module):
         """
         voiced = self.voicing(f0)
         level = voiced * self.config.noise_std + (1 - voiced) * self.config.sine_amplitude / 3
-        merged = (self.sines(f0, first) @ self.l_linear.weight[0]) * voiced
+        merged = (self.sines(f0, first, begins) @ self.l_linear.weight[0]) * voiced
         if noise.dim() == 3:
             merged = merged + level * (noise @ self.l_linear.weight[0])
         else:

@@ -1,0 +1,305 @@
+"""The vocoder as a stream in passes of fixed shape: rows share pools on the device, and a pass is one CUDA graph.
+
+The same samples as `Hift.step`, at the same time, for any split. What differs is the cost: a pass computes a window
+of fixed width for each row again (window_geometry.py) and launches the same kernels whatever the rows are, where
+`streaming.py` keeps the tails of all layers and cuts every row's own length out of them. CosyVoice3's `CausalHift`
+is not served here: it looks hardly ahead and keeps its own path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from studio.models.hift.generator import Hift
+from studio.models.hift.window_geometry import HOP_FRAMES, WindowGeometry
+from studio.models.hift.window_network import Memory, Place, WindowNetwork
+
+LARGEST_LAUNCH = 32
+"""Rows of the largest graph: they fill a GPU, and more would only hold more memory."""
+MAX_ROWS = 256
+
+_SLOTS = 3          # of a row: what it has, and two that the passes of a step write in turn
+_UNKNOWN = 1 << 40  # frames: more than any utterance has
+_SPARE = 0          # slot of the rows that fill a launch up
+
+
+class Voiced(NamedTuple):
+    """Row b's new samples are samples[b, :counts[b]], float32 [B, S] on the device; behind them stand zeros."""
+
+    samples: Tensor
+    counts: list[int]
+
+
+@dataclass(slots=True)
+class _Lease:
+    """A row's place in the pools: three slots, of which every state of the row names one."""
+
+    row: int
+    bytes: int
+    open: bool = True
+
+    def others(self, slot: int) -> list[int]:
+        """The slots of the row without one."""
+        first = 1 + _SLOTS * self.row
+        return [other for other in range(first, first + _SLOTS) if other != slot]
+
+
+@dataclass(slots=True)
+class WindowState:
+    """What one row's stream remembers; what is on the device lies in a slot of the pools.
+
+    Of a state and its copies one may go on: a step writes to slots that the given state does not name, so that state
+    stays good until the step's outcome goes on itself.
+    """
+
+    seed: int
+    lease: _Lease
+    slot: int
+    frames: int = 0
+    samples_given: int = 0
+    closed: bool = False
+
+    def copy(self) -> WindowState:
+        return replace(self)
+
+    def bytes(self) -> int:
+        return self.lease.bytes
+
+
+class _Entry(NamedTuple):
+    """One row in one pass: what the device is told of it, in this order, and where its new frames begin."""
+
+    read: int = _SPARE
+    write: int = _SPARE
+    seed: int = 0
+    before: int = 0
+    fresh: int = 0
+    total: int = 0
+    skipped: int = 0    # samples of the window in front of the new ones
+    new: int = 0
+    offset: int = 0     # of the first new sample in all that the step gives
+    dump: int = 0       # where all others go
+    start: int = 0
+
+
+class _Captured(NamedTuple):
+    graph: torch.cuda.CUDAGraph
+    entries: Tensor
+    frames: Tensor
+    samples: Tensor
+    index: Tensor
+
+
+class WindowedHift:
+    """A `Hift` for many rows. Owner: one thread, on one stream."""
+
+    def __init__(self, model: Hift, *, max_rows: int = MAX_ROWS, tf32: bool = True,
+                 f0_dtype: torch.dtype = torch.float64, hop_frames: int = HOP_FRAMES) -> None:
+        """Take room for all rows.
+
+        Args:    model: on its device, weight norm folded; tf32: whether convolutions of the decoder may use it;
+                 f0_dtype: float64, in which streams are alike to the last bit, or float32 for GPUs that are slow
+                 at it; hop_frames: of one pass.
+        """
+        self.config = model.config
+        self._geometry = WindowGeometry(self.config, hop_frames)
+        self._network = WindowNetwork(model, self._geometry, tf32=tf32, f0_dtype=f0_dtype)
+        self._device = model.conv_post.weight.device
+        self._pools = self._network.memory(1 + _SLOTS * max_rows)
+        self._free = list(reversed(range(max_rows)))
+        self._samples = torch.arange(hop_frames * self.config.samples_per_frame, device=self._device)
+        self._captured: dict[int, _Captured] = {}
+
+    @property
+    def lookahead_frames(self) -> int:
+        """Mel frames that must follow a frame before all its samples are given by `step`."""
+        return self._geometry.end_frames
+
+    @property
+    def pool_bytes(self) -> int:
+        """Of all rows; taken at construction and held."""
+        return sum(pool.element_size() * pool.nelement() for pool in self._pools)
+
+    def open(self, seed: int) -> WindowState:
+        """State of a new stream; the seed fixes its noise. Raises RuntimeError if all rows are taken."""
+        if not self._free:
+            raise RuntimeError("all rows of the vocoder are taken")
+        row_bytes = _SLOTS * self.pool_bytes // len(self._pools.mel)
+        lease = _Lease(self._free.pop(), row_bytes)
+        return WindowState(seed, lease, lease.others(_SPARE)[0])
+
+    def release(self, state: WindowState) -> None:
+        """Free the row of a state and of all its copies; once more changes nothing."""
+        if state.lease.open:
+            state.lease.open = False
+            self._free.append(state.lease.row)
+
+    @torch.inference_mode()
+    def warm_up(self, max_rows: int = LARGEST_LAUNCH) -> None:
+        """On CUDA, choose algorithms, build kernels and capture a graph for 1, 2, 4 ... rows, up to LARGEST_LAUNCH."""
+        if self._device.type != "cuda":
+            return
+        pool, rows = torch.cuda.graph_pool_handle(), 1
+        sizes = [rows]
+        while rows < min(max_rows, LARGEST_LAUNCH):
+            rows *= 2
+            sizes.append(rows)
+        for rows in reversed(sizes):        # the largest first: the others fit into its memory
+            if rows not in self._captured:
+                self._captured[rows] = self._capture(rows, pool)
+
+    def step(self, states: Sequence[WindowState], mels: Sequence[Tensor], finals: Sequence[bool]) -> list[Tensor]:
+        """See `Hift.step`: mels [80, F_i] to samples [S_i], which are views of one tensor."""
+        if not states:
+            return []
+        frames = torch.cat([mel.T for mel in mels])
+        samples, counts = self.step_packed(states, frames, [mel.shape[1] for mel in mels], finals)
+        return [samples[row, :count] for row, count in enumerate(counts)]
+
+    @torch.inference_mode()
+    def step_packed(self, states: Sequence[WindowState], frames: Tensor, counts: Sequence[int],
+                    finals: Sequence[bool]) -> Voiced:
+        """Voice all rows' new mel frames as far as their future is known, and advance their states.
+
+        Args:    states: each once; frames: float32 [N, 80] on the device, one row's behind the other's; counts:
+                 frames of each row, at least 0, N in all; finals: whether no more will come.
+        Returns: a tensor of its own, not waited for: nothing here reads the device.
+        Raises:  ValueError if a row has had its final step, is released or comes twice. What fails moves nobody.
+        """
+        if len({state.lease.row for state in states}) < len(states):
+            raise ValueError("a row comes twice")
+        for state in states:
+            if state.closed or not state.lease.open:
+                raise ValueError("this row has had its final step, or is released")
+        after = [_after(state, count, final, self._geometry)
+                 for state, count, final in zip(states, counts, finals, strict=True)]
+        new = [later.samples_given - state.samples_given for state, later in zip(states, after, strict=True)]
+        width = max(new, default=0)
+        flat = torch.zeros(len(states) * width + 1, device=self._device)
+        passes = self._passes(states, after, counts, width)
+        if passes:
+            some = frames.float() if len(frames) else torch.zeros(1, self.config.mel_bins, device=self._device)
+            self._run_all(passes, some, flat)
+        for state, later in zip(states, after, strict=True):
+            state.frames, state.samples_given, state.closed, state.slot = (
+                later.frames, later.samples_given, later.closed, later.slot)
+        return Voiced(flat[:-1].view(len(states), width), new)
+
+    def _passes(self, states: Sequence[WindowState], after: Sequence[WindowState], counts: Sequence[int],
+                width: int) -> list[list[_Entry]]:
+        """The rows of each pass; leaves in `after` the slot that a row's last pass writes."""
+        geometry, per_frame = self._geometry, self.config.samples_per_frame
+        passes: list[list[_Entry]] = []
+        start = 0
+        for row, (state, later, count) in enumerate(zip(states, after, counts, strict=True)):
+            total = later.frames if later.closed else None
+            before, given, read = state.frames, state.samples_given, state.slot
+            end = later.frames + (geometry.end_frames if total else 0)
+            for number, first in enumerate(range(before, end, geometry.hop)):
+                fresh = min(geometry.hop, end - first)
+                window = (first + fresh - geometry.hop) * per_frame - geometry.held_back
+                until = geometry.samples_until(first + fresh, total, per_frame)
+                write = state.lease.others(state.slot)[number % 2]
+                if number == len(passes):
+                    passes.append([])
+                passes[number].append(_Entry(
+                    read, write, state.seed, first, fresh, _UNKNOWN if total is None else total, given - window,
+                    until - given, row * width + given - state.samples_given, len(states) * width,
+                    start + first - before))
+                given, read = until, write
+            later.slot = read
+            start += count
+        return passes
+
+    def _run_all(self, passes: Iterable[Sequence[_Entry]], frames: Tensor, flat: Tensor) -> None:
+        """Pass after pass, each in as few launches as fit; new samples go to their places in flat."""
+        launches: list[int] = []
+        entries: list[_Entry] = []
+        for rows in passes:
+            for size in self._launches(len(rows)):
+                taken = list(rows[:size])
+                rows = rows[size:]
+                entries += taken + [_Entry(dump=len(flat) - 1)] * (size - len(taken))
+                launches.append(size)
+        table = np.array(entries, np.int64)
+        picked = np.minimum(table[:, -1:] + np.arange(self._geometry.hop), len(frames) - 1)
+        told, index = self._uploaded(table[:, :-1]), self._uploaded(picked)
+        begin = 0
+        for size in launches:
+            samples, places = self._launch(told[begin:begin + size], index[begin:begin + size].flatten(), frames)
+            flat.scatter_(0, places.flatten(), samples.flatten())
+            begin += size
+
+    def _launches(self, rows: int) -> list[int]:
+        """Sizes of the launches for so many rows: a graph with up to a quarter of it to spare (8 rows cost hardly
+        more than one), else the largest that the rows fill, and so on with the rest."""
+        sizes = []
+        while rows > 0:
+            size = min(rows, LARGEST_LAUNCH)
+            if self._captured:
+                roomy = [known for known in self._captured if rows <= known <= max(4 * rows // 3, 8)]
+                size = min(roomy) if roomy else max(known for known in self._captured if known <= rows)
+            sizes.append(size)
+            rows -= size
+        return sizes
+
+    def _uploaded(self, array: NDArray[np.int64]) -> Tensor:
+        """On the device without waiting for it. A pinned copy is not given out again before it was read."""
+        tensor = torch.from_numpy(np.ascontiguousarray(array))
+        return tensor if self._device.type == "cpu" else tensor.pin_memory().to(self._device, non_blocking=True)
+
+    def _launch(self, told: Tensor, index: Tensor, frames: Tensor) -> tuple[Tensor, Tensor]:
+        """Samples of one launch and their places; both are overwritten by the next one."""
+        captured = self._captured.get(len(told))
+        if captured is None:
+            return self._run(told, frames.index_select(0, index).view(len(told), self._geometry.hop, -1))
+        captured.entries.copy_(told)
+        torch.index_select(frames, 0, index, out=captured.frames.view(-1, frames.shape[1]))
+        captured.graph.replay()
+        return captured.samples, captured.index
+
+    def _run(self, told: Tensor, frames: Tensor) -> tuple[Tensor, Tensor]:
+        """One pass: entries int64 [B, 10] without their start, frames [B, hop, 80]."""
+        read, write, seed, before, fresh, total, skipped, new, offset, dump = told.unbind(1)
+        begun = before > 0          # a new row's slots hold whatever the row before it left
+        old = Memory(*(_kept(pool.index_select(0, read), begun) for pool in self._pools))
+        samples, memory = self._network.run(old, Place(before, fresh, total, seed), frames)
+        for pool, value in zip(self._pools, memory, strict=True):
+            pool.index_copy_(0, write, value)
+        place = self._samples - skipped[:, None]
+        wanted = (place >= 0) & (place < new[:, None])
+        return samples, torch.where(wanted, place + offset[:, None], dump[:, None])
+
+    def _capture(self, rows: int, pool: tuple[int, int]) -> _Captured:
+        entries = torch.zeros(rows, len(_Entry._fields) - 1, dtype=torch.int64, device=self._device)
+        frames = torch.zeros(rows, self._geometry.hop, self.config.mel_bins, device=self._device)
+        aside = torch.cuda.Stream(self._device)
+        aside.wait_stream(torch.cuda.current_stream(self._device))
+        with torch.cuda.stream(aside):
+            for _ in range(2):      # the first call of a shape measures algorithms, which no capture can hold
+                self._run(entries, frames)
+        torch.cuda.current_stream(self._device).wait_stream(aside)
+        graph = torch.cuda.CUDAGraph()
+        # other threads may copy meanwhile
+        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+            samples, index = self._run(entries, frames)
+        return _Captured(graph, entries, frames, samples, index)
+
+
+def _after(state: WindowState, count: int, final: bool, geometry: WindowGeometry) -> WindowState:
+    """The state behind a step, but for its slot."""
+    frames = state.frames + count
+    end, total = (frames + geometry.end_frames, frames) if final else (frames, None)
+    per_frame = geometry.source.rate
+    return replace(state, frames=frames, closed=final, samples_given=geometry.samples_until(end, total, per_frame))
+
+
+def _kept(values: Tensor, begun: Tensor) -> Tensor:
+    return torch.where(begun.view(-1, *[1] * (values.dim() - 1)), values, 0.0)
