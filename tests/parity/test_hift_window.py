@@ -2,8 +2,10 @@
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
-from studio.models.hift import Hift
+from studio.models.hift import Hift, HiftConfig
 from studio.models.hift.window import WindowedHift, WindowState
 from studio.models.hift.window_geometry import HOP_FRAMES, WindowGeometry
 
@@ -197,3 +199,22 @@ def test_f0_in_float32_is_close(model):
     mel = random_mel(250, 9)
     difference = torch.cat(stream(vocoder, mel, 3, [44, *[50] * 4, 6])) - one_shot(model, mel, 3)
     assert difference.abs().max() < 1e-2  # and 2.9e-3 here: the phase adds its errors up
+
+
+class OnTheDeviceAlone(TorchDispatchMode):
+    """Fails where an operation has a tensor of the host, or makes one; reading a value fails on `meta` anyway."""
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        for value in tree_leaves((args, kwargs)):
+            device = value.device if isinstance(value, torch.Tensor) else value
+            assert not isinstance(device, torch.device) or device.type == "meta", operation
+        return operation(*args, **(kwargs or {}))
+
+
+def test_pass_can_be_captured_for_nothing_in_it_meets_the_host():
+    model = Hift(HiftConfig(base_channels=32, f0_channels=32)).eval().fold_weight_norm().to("meta")
+    windowed = WindowedHift(model, max_rows=4)
+    entries = torch.zeros(4, 10, dtype=torch.int64, device="meta")
+    with torch.inference_mode(), OnTheDeviceAlone():
+        samples, places = windowed._run(entries, torch.zeros(4, HOP_FRAMES, 80, device="meta"))
+    assert samples.shape == places.shape == (4, HOP_FRAMES * 480)

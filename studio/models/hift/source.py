@@ -91,7 +91,7 @@ class HarmonicSource(nn.Module):
         base, slope = centres[:, :-1], cycles[:, 1:]
         if begins is not None:
             held = (torch.arange(1, f0.shape[1] + 1, device=f0.device) == begins[:, None])[..., None]
-            base, slope = torch.where(held, centres[:, 1:], base), torch.where(held, 0.0, slope)
+            base, slope = torch.where(held, centres[:, 1:], base), slope.masked_fill(held, 0.0)
         phase = base[:, :, None].float() + slope[:, :, None] * offset[:, None]
         phase = phase.flatten(1, 2)[:, :f0.shape[1] * per_frame - half]
         head = centres[:, :1].float().expand(-1, half, -1)

@@ -302,4 +302,4 @@ def _after(state: WindowState, count: int, final: bool, geometry: WindowGeometry
 
 
 def _kept(values: Tensor, begun: Tensor) -> Tensor:
-    return torch.where(begun.view(-1, *[1] * (values.dim() - 1)), values, 0.0)
+    return values.masked_fill(~begun.view(-1, *[1] * (values.dim() - 1)), 0.0)

@@ -136,15 +136,15 @@ class WindowNetwork:
     def _mel(self, old: Tensor, place: Place, frames: Tensor, mask: Tensor) -> Tensor:
         index = self._mel_shift + place.fresh[:, None]
         moved = torch.cat([old, frames], 1).gather(1, index[..., None].expand(-1, -1, old.shape[2]))
-        # chosen and not multiplied: what lies there was never given and may be anything
-        return torch.where(mask[..., None] > 0, moved, 0.0)
+        # filled and not multiplied: what lies there was never given and may be anything
+        return moved.masked_fill(mask[..., None] == 0, 0.0)
 
     def _f0(self, memory: Memory, place: Place, mel: Tensor, masks: dict[Span, Tensor]) -> tuple[Tensor, Tensor]:
         """The pitch track moved on, and the phase at its new first frame: old values stay what they were."""
         window, count = self._f0_shift, len(self.geometry.f0)
         steps = self._source.cycles_per_sample(memory.f0).double() * self.config.samples_per_frame
-        passed = (window > 0) & (window <= place.fresh[:, None])
-        phase = (memory.phase + torch.where(passed[..., None], steps, 0.0).sum(1)) % 1.0
+        other = (window == 0) | (window > place.fresh[:, None])
+        phase = (memory.phase + steps.masked_fill(other[..., None], 0.0).sum(1)) % 1.0
         index = window + place.fresh[:, None]
         moved = memory.f0.gather(1, index.clamp_max(count - 1))
         made = F.pad(self._predicted(mel, masks), (count - self.geometry.hop, 0))
@@ -229,7 +229,7 @@ class WindowNetwork:
         """The last stage's first position, where it is in the window, takes the value two positions on."""
         zero = -(end * span.rate + span.first)
         there = (zero >= 0) & (zero < len(span) - 2)
-        at = torch.where(there, zero, 0)[:, None, None, None].expand(-1, x.shape[1], 1, 1)
+        at = (zero * there)[:, None, None, None].expand(-1, x.shape[1], 1, 1)
         ahead = at + 2 * there[:, None, None, None]
         return x.scatter(3, at, x.gather(3, ahead))
 
