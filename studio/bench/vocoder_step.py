@@ -21,7 +21,7 @@ from studio.bench.figures import table
 from studio.bench.rows import Out, Row
 from studio.checkpoint import weight_file
 from studio.models.hift import Hift, HiftConfig, load_hift
-from studio.models.hift.window import WindowedHift
+from studio.models.hift.window import LARGEST_LAUNCH, WindowedHift
 from studio.models.hift.window_geometry import HOP_FRAMES
 from studio.models.weights import read_tensors
 
@@ -40,6 +40,7 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=10, help="timed steps of each row of figures")
     parser.add_argument("--precision", default="tf32,float32", help="of the decoder's convolutions")
     parser.add_argument("--f0", default="float64", choices=("float64", "float32"))
+    parser.add_argument("--largest", type=int, default=LARGEST_LAUNCH, help="rows computed at once")
     parser.add_argument("--no-stream", action="store_true", help="leave the exact stream's times out")
     parser.add_argument("--profile", type=Path, help="file for a table of the kernels of one step of the most rows")
     parser.add_argument("--commit", default="", help="where no checkout is")
@@ -150,7 +151,7 @@ def run(args: argparse.Namespace, out: Out) -> list[Row]:
                  "audio_s_per_s": round(rows * HOP_S / step * 1e3, 1)})
     for precision in args.precision.split(","):
         vocoder = WindowedHift(model, max_rows=max(largest, 32), tf32=precision == "tf32",
-                               f0_dtype=getattr(torch, args.f0))
+                               f0_dtype=getattr(torch, args.f0), largest_launch=args.largest)
         ways: list[tuple[str, Callable[[], None]]] = [("eager", lambda: None)]
         if args.device != "cpu":
             ways.append(("graph", vocoder.warm_up))
@@ -158,7 +159,7 @@ def run(args: argparse.Namespace, out: Out) -> list[Row]:
             began_s = time.perf_counter()
             prepare()
             _wait(args.device)
-            about = {"path": way, "convolutions": precision, "f0": args.f0}
+            about = {"path": way, "convolutions": precision, "f0": args.f0, "largest_launch": args.largest}
             out.add(about | {"prepared_s": round(time.perf_counter() - began_s, 2), "pool_bytes": vocoder.pool_bytes}
                     | compared(vocoder, exact, largest, args.device))
             for rows in args.rows:

@@ -22,7 +22,7 @@ from studio.models.hift.window_geometry import HOP_FRAMES, WindowGeometry
 from studio.models.hift.window_network import Memory, Place, WindowNetwork
 
 LARGEST_LAUNCH = 32
-"""Rows of the largest graph: they fill a GPU, and more would only hold more memory."""
+"""Rows of the largest graph, unless told otherwise: they fill a GPU, and more would only hold more memory."""
 MAX_ROWS = 256
 
 _SLOTS = 3          # of a row: what it has, and two that the passes of a step write in turn
@@ -94,27 +94,27 @@ class _Captured(NamedTuple):
     entries: Tensor
     frames: Tensor
     samples: Tensor
-    index: Tensor
+    places: Tensor
 
 
 class WindowedHift:
     """A `Hift` for many rows. Owner: one thread, on one stream."""
 
     def __init__(self, model: Hift, *, max_rows: int = MAX_ROWS, tf32: bool = True,
-                 f0_dtype: torch.dtype = torch.float64, hop_frames: int = HOP_FRAMES) -> None:
+                 f0_dtype: torch.dtype = torch.float64, largest_launch: int = LARGEST_LAUNCH) -> None:
         """Take room for all rows.
 
         Args:    model: on its device, weight norm folded; tf32: whether convolutions of the decoder may use it;
-                 f0_dtype: float64, in which streams are alike to the last bit, or float32 for GPUs that are slow
-                 at it; hop_frames: of one pass.
+                 f0_dtype: float64, in which streams are alike whatever their rows, or float32 for GPUs that are
+                 slow at it; largest_launch: rows computed at once, a power of two.
         """
         self.config = model.config
-        self._geometry = WindowGeometry(self.config, hop_frames)
+        self._geometry, self._largest = WindowGeometry(self.config), largest_launch
         self._network = WindowNetwork(model, self._geometry, tf32=tf32, f0_dtype=f0_dtype)
         self._device = model.conv_post.weight.device
         self._pools = self._network.memory(1 + _SLOTS * max_rows)
         self._free = list(reversed(range(max_rows)))
-        self._samples = torch.arange(hop_frames * self.config.samples_per_frame, device=self._device)
+        self._samples = torch.arange(HOP_FRAMES * self.config.samples_per_frame, device=self._device)
         self._captured: dict[int, _Captured] = {}
 
     @property
@@ -142,13 +142,13 @@ class WindowedHift:
             self._free.append(state.lease.row)
 
     @torch.inference_mode()
-    def warm_up(self, max_rows: int = LARGEST_LAUNCH) -> None:
-        """On CUDA, choose algorithms, build kernels and capture a graph for 1, 2, 4 ... rows, up to LARGEST_LAUNCH."""
+    def warm_up(self, max_rows: int = MAX_ROWS) -> None:
+        """On CUDA, choose algorithms, build kernels and capture a graph for 1, 2, 4 ... rows to the largest launch."""
         if self._device.type != "cuda":
             return
         pool, rows = torch.cuda.graph_pool_handle(), 1
         sizes = [rows]
-        while rows < min(max_rows, LARGEST_LAUNCH):
+        while rows < min(max_rows, self._largest):
             rows *= 2
             sizes.append(rows)
         for rows in reversed(sizes):        # the largest first: the others fit into its memory
@@ -242,7 +242,7 @@ class WindowedHift:
         more than one), else the largest that the rows fill, and so on with the rest."""
         sizes = []
         while rows > 0:
-            size = min(rows, LARGEST_LAUNCH)
+            size = min(rows, self._largest)
             if self._captured:
                 roomy = [known for known in self._captured if rows <= known <= max(4 * rows // 3, 8)]
                 size = min(roomy) if roomy else max(known for known in self._captured if known <= rows)
@@ -263,7 +263,7 @@ class WindowedHift:
         captured.entries.copy_(told)
         torch.index_select(frames, 0, index, out=captured.frames.view(-1, frames.shape[1]))
         captured.graph.replay()
-        return captured.samples, captured.index
+        return captured.samples, captured.places
 
     def _run(self, told: Tensor, frames: Tensor) -> tuple[Tensor, Tensor]:
         """One pass: entries int64 [B, 10] without their start, frames [B, hop, 80]."""
@@ -289,8 +289,8 @@ class WindowedHift:
         graph = torch.cuda.CUDAGraph()
         # other threads may copy meanwhile
         with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
-            samples, index = self._run(entries, frames)
-        return _Captured(graph, entries, frames, samples, index)
+            samples, places = self._run(entries, frames)
+        return _Captured(graph, entries, frames, samples, places)
 
 
 def _after(state: WindowState, count: int, final: bool, geometry: WindowGeometry) -> WindowState:
