@@ -32,17 +32,23 @@ HOP_S = 1.0
 
 
 def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m studio.bench.vocoder_step", description=__doc__.split("\n\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m studio.bench.vocoder_step", description=__doc__.split("\n\n")[0]
+    )
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--size", default="full", choices=SIZES)
-    parser.add_argument("--model-dir", type=Path, help="a checkpoint, for its vocoder in place of a drawn one")
+    parser.add_argument(
+        "--model-dir", type=Path, help="a checkpoint, for its vocoder in place of a drawn one"
+    )
     parser.add_argument("--rows", default="1,2,4,8,16,32,64,128", help="streams at once")
     parser.add_argument("--steps", type=int, default=10, help="timed steps of each row of figures")
     parser.add_argument("--precision", default="tf32,float32", help="of the decoder's convolutions")
     parser.add_argument("--f0", default="float64", choices=("float64", "float32"))
     parser.add_argument("--largest", type=int, default=LARGEST_LAUNCH, help="rows computed at once")
     parser.add_argument("--no-stream", action="store_true", help="leave the exact stream's times out")
-    parser.add_argument("--profile", type=Path, help="file for a table of the kernels of one step of the most rows")
+    parser.add_argument(
+        "--profile", type=Path, help="file for a table of the kernels of one step of the most rows"
+    )
     parser.add_argument("--commit", default="", help="where no checkout is")
     parser.add_argument("--out", type=Path, help="file to which JSON lines are appended")
     args = parser.parse_args(argv)
@@ -75,7 +81,9 @@ class Timed:
     def step(self) -> None:
         rows = len(self._states)
         if isinstance(self._vocoder, WindowedHift):
-            self._vocoder.step_packed(self._states, self._frames.flatten(0, 1), [HOP_FRAMES] * rows, [False] * rows)
+            self._vocoder.step_packed(
+                self._states, self._frames.flatten(0, 1), [HOP_FRAMES] * rows, [False] * rows
+            )
         else:
             self._vocoder.step(self._states, list(self._frames.transpose(1, 2)), [False] * rows)
 
@@ -86,7 +94,7 @@ class Timed:
 
     def milliseconds(self, steps: int) -> tuple[float, float]:
         """Of a step until the device is done, and until the host is free again."""
-        for _ in range(3):      # the first has fewer samples to make
+        for _ in range(3):  # the first has fewer samples to make
             self.step()
         _wait(self._device)
         began_s = time.perf_counter()
@@ -128,8 +136,11 @@ def compared(vocoder: WindowedHift, exact: Tensor, largest: int, device: str) ->
     """How far one stream lies from the exact stream in full float32, and from itself beside others."""
     alone = spoken(vocoder, 0, device)
     neighbours = (spoken(vocoder, min(largest, 32) - 1, device) - alone).abs().max()
-    return {"snr_db": round(snr_db(alone, exact), 1), "off_exact": float((alone - exact).abs().max()),
-            "off_beside_others": float(neighbours)}
+    return {
+        "snr_db": round(snr_db(alone, exact), 1),
+        "off_exact": float((alone - exact).abs().max()),
+        "off_beside_others": float(neighbours),
+    }
 
 
 def in_full(model: Hift, device: str) -> Tensor:
@@ -147,11 +158,23 @@ def run(args: argparse.Namespace, out: Out) -> list[Row]:
     exact = in_full(model, args.device)
     for rows in () if args.no_stream else args.rows:
         step, host = timed(model, rows, args)
-        out.add({"path": "stream", "rows": rows, "step_ms": round(step, 3), "host_ms": round(host, 3),
-                 "audio_s_per_s": round(rows * HOP_S / step * 1e3, 1)})
+        out.add(
+            {
+                "path": "stream",
+                "rows": rows,
+                "step_ms": round(step, 3),
+                "host_ms": round(host, 3),
+                "audio_s_per_s": round(rows * HOP_S / step * 1e3, 1),
+            }
+        )
     for precision in args.precision.split(","):
-        vocoder = WindowedHift(model, max_rows=max(largest, 32), tf32=precision == "tf32",
-                               f0_dtype=getattr(torch, args.f0), largest_launch=args.largest)
+        vocoder = WindowedHift(
+            model,
+            max_rows=max(largest, 32),
+            tf32=precision == "tf32",
+            f0_dtype=getattr(torch, args.f0),
+            largest_launch=args.largest,
+        )
         ways: list[tuple[str, Callable[[], None]]] = [("eager", lambda: None)]
         if args.device != "cpu":
             ways.append(("graph", vocoder.warm_up))
@@ -160,13 +183,24 @@ def run(args: argparse.Namespace, out: Out) -> list[Row]:
             prepare()
             _wait(args.device)
             about = {"path": way, "convolutions": precision, "f0": args.f0, "largest_launch": args.largest}
-            out.add(about | {"prepared_s": round(time.perf_counter() - began_s, 2), "pool_bytes": vocoder.pool_bytes}
-                    | compared(vocoder, exact, largest, args.device))
+            out.add(
+                about
+                | {"prepared_s": round(time.perf_counter() - began_s, 2), "pool_bytes": vocoder.pool_bytes}
+                | compared(vocoder, exact, largest, args.device)
+            )
             for rows in args.rows:
                 _forget_peak(args.device)
                 step, host = timed(vocoder, rows, args)
-                out.add(about | {"rows": rows, "step_ms": round(step, 3), "host_ms": round(host, 3),
-                                 "audio_s_per_s": round(rows * HOP_S / step * 1e3, 1), **_memory(args.device)})
+                out.add(
+                    about
+                    | {
+                        "rows": rows,
+                        "step_ms": round(step, 3),
+                        "host_ms": round(host, 3),
+                        "audio_s_per_s": round(rows * HOP_S / step * 1e3, 1),
+                        **_memory(args.device),
+                    }
+                )
         if args.profile is not None:
             _profile(vocoder, largest, args)
         del vocoder
@@ -177,7 +211,9 @@ def _profile(vocoder: WindowedHift, rows: int, args: argparse.Namespace) -> None
     activity = torch.profiler.ProfilerActivity
     steps = Timed(vocoder, rows, args.device)
     steps.milliseconds(1)
-    with torch.profiler.profile(activities=[activity.CPU] + [activity.CUDA] * (args.device != "cpu")) as profile:
+    with torch.profiler.profile(
+        activities=[activity.CPU] + [activity.CUDA] * (args.device != "cpu")
+    ) as profile:
         steps.step()
         _wait(args.device)
     steps.close()
@@ -206,7 +242,9 @@ def _memory(device: str) -> Row:
 def main() -> None:
     args = arguments()
     about = conditions(commit_given=args.commit) | {
-        "size": args.size if args.model_dir is None else args.model_dir.name, "device": args.device}
+        "size": args.size if args.model_dir is None else args.model_dir.name,
+        "device": args.device,
+    }
     rows = run(args, Out(args.out, about))
     print(table([row for row in rows if "rows" in row]))
 

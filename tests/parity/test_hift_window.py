@@ -33,7 +33,9 @@ def one_shot(model: Hift, mel: torch.Tensor, seed: int) -> torch.Tensor:
     return model(mel[None], f0, model.draw_noise(f0, seed))[0]
 
 
-def stream(vocoder: Hift | WindowedHift, mel: torch.Tensor, seed: int, split: list[int]) -> list[torch.Tensor]:
+def stream(
+    vocoder: Hift | WindowedHift, mel: torch.Tensor, seed: int, split: list[int]
+) -> list[torch.Tensor]:
     state, given = vocoder.open(seed), []
     for number, piece in enumerate(pieces := mel.split(split, dim=1), 1):
         given += vocoder.step([state], [piece], [number == len(pieces)])
@@ -44,7 +46,16 @@ def same(given: torch.Tensor, wanted: torch.Tensor) -> None:
     torch.testing.assert_close(given, wanted, atol=TOLERANCE, rtol=0)
 
 
-SPLITS = [[44, 50, 36], [50, 50, 30], [130], [*[1] * 25, 105], [17, 0, 3, 60, 50], [50, 80, 0], [129, 1], [100, 30]]
+SPLITS = [
+    [44, 50, 36],
+    [50, 50, 30],
+    [130],
+    [*[1] * 25, 105],
+    [17, 0, 3, 60, 50],
+    [50, 80, 0],
+    [129, 1],
+    [100, 30],
+]
 
 
 @pytest.mark.parametrize("split", SPLITS, ids=lambda split: f"{len(split)} steps, {split[0]} first")
@@ -90,7 +101,10 @@ def test_rows_of_different_ages_and_lengths_in_one_step_equal_themselves_alone(m
     given = [[] for _ in splits]
     for turn in range(3):
         samples, counts = windowed.step_packed(
-            states, torch.cat([piece[turn].T for piece in pieces]), [split[turn] for split in splits], [turn == 2] * 5
+            states,
+            torch.cat([piece[turn].T for piece in pieces]),
+            [split[turn] for split in splits],
+            [turn == 2] * 5,
         )
         for row, count in enumerate(counts):
             given[row].append(samples[row, :count])
@@ -216,7 +230,11 @@ def test_pools_are_small_and_do_not_grow(model, windowed):
 
 def test_no_pass_looks_beyond_the_newest_frame_and_none_waits_longer_than_the_exact_stream(model):
     geometry = WindowGeometry(model.config)
-    assert (geometry.hop, geometry.held_back) == (HOP_FRAMES, model.geometry.lookahead_samples) == (50, HELD_BACK)
+    assert (
+        (geometry.hop, geometry.held_back)
+        == (HOP_FRAMES, model.geometry.lookahead_samples)
+        == (50, HELD_BACK)
+    )
     assert geometry.mel.stop == 0 and geometry.f0.stop == -model.config.f0_layers
     for frames in range(0, 200, 7):
         assert geometry.samples_until(frames, None, 480) == model.geometry.samples_ready(frames)

@@ -17,7 +17,9 @@ DEVICE = "cuda" if ON_GPU else "cpu"
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # test code: the studio's settings do not know it
 
 
-@pytest.mark.skipif(not (HAS_TRITON and (ON_GPU or INTERPRETED)), reason="Triton, and a GPU or its interpreter")
+@pytest.mark.skipif(
+    not (HAS_TRITON and (ON_GPU or INTERPRETED)), reason="Triton, and a GPU or its interpreter"
+)
 @pytest.mark.parametrize(("rows", "channels", "length"), [(2, 64, 37), (1, 20, 300), (3, 128, 20)])
 def test_kernel_says_what_torch_says(monkeypatch, rows, channels, length):
     def drawn() -> torch.Tensor:
@@ -26,8 +28,12 @@ def test_kernel_says_what_torch_says(monkeypatch, rows, channels, length):
 
     def all_ways(fused: bool) -> list[torch.Tensor]:
         monkeypatch.setattr("studio.models.hift.window_kernels._fused", lambda x: fused)
-        return [snake(y, weights), snake(y, weights, bias, mask), *add(x, y, bias, mask, weights),
-                *add(x, y, bias, mask, None)]
+        return [
+            snake(y, weights),
+            snake(y, weights, bias, mask),
+            *add(x, y, bias, mask, weights),
+            *add(x, y, bias, mask, None),
+        ]
 
     x, y, bias = drawn(), drawn(), torch.randn(channels, device=DEVICE)
     mask = (torch.rand(rows, length, device=DEVICE) > 0.3).float()
@@ -47,5 +53,7 @@ def test_graphs_give_what_the_exact_stream_gives(monkeypatch):
     states, exact = [windowed.open(row) for row in range(11)], [model.open(row) for row in range(11)]
     for part, final in ((slice(0, 44), False), (slice(44, 150), False), (slice(150, None), True)):
         given = windowed.step(states, [mel[:, part] for mel in mels], [final] * 11)
-        for one, wanted in zip(given, model.step(exact, [mel[:, part] for mel in mels], [final] * 11), strict=True):
+        for one, wanted in zip(
+            given, model.step(exact, [mel[:, part] for mel in mels], [final] * 11), strict=True
+        ):
             torch.testing.assert_close(one, wanted, atol=1e-4, rtol=0)

@@ -25,9 +25,9 @@ LARGEST_LAUNCH = 32
 """Rows of the largest graph, unless told otherwise: they fill a GPU, and more would only hold more memory."""
 MAX_ROWS = 256
 
-_SLOTS = 3          # of a row: what it has, and two that the passes of a step write in turn
+_SLOTS = 3  # of a row: what it has, and two that the passes of a step write in turn
 _UNKNOWN = 1 << 40  # frames: more than any utterance has
-_SPARE = 0          # slot of the rows that fill a launch up
+_SPARE = 0  # slot of the rows that fill a launch up
 
 
 class Voiced(NamedTuple):
@@ -82,10 +82,10 @@ class _Entry(NamedTuple):
     before: int = 0
     fresh: int = 0
     total: int = 0
-    skipped: int = 0    # samples of the window in front of the new ones
+    skipped: int = 0  # samples of the window in front of the new ones
     new: int = 0
-    offset: int = 0     # of the first new sample in all that the step gives
-    dump: int = 0       # where all others go
+    offset: int = 0  # of the first new sample in all that the step gives
+    dump: int = 0  # where all others go
     start: int = 0
 
 
@@ -100,8 +100,15 @@ class _Captured(NamedTuple):
 class WindowedHift:
     """A `Hift` for many rows. Owner: one thread, on one stream."""
 
-    def __init__(self, model: Hift, *, max_rows: int = MAX_ROWS, tf32: bool = True,
-                 f0_dtype: torch.dtype = torch.float64, largest_launch: int = LARGEST_LAUNCH) -> None:
+    def __init__(
+        self,
+        model: Hift,
+        *,
+        max_rows: int = MAX_ROWS,
+        tf32: bool = True,
+        f0_dtype: torch.dtype = torch.float64,
+        largest_launch: int = LARGEST_LAUNCH,
+    ) -> None:
         """Take room for all rows.
 
         Args:    model: on its device, weight norm folded; tf32: whether convolutions of the decoder may use it;
@@ -151,11 +158,13 @@ class WindowedHift:
         while rows < min(max_rows, self._largest):
             rows *= 2
             sizes.append(rows)
-        for rows in reversed(sizes):        # the largest first: the others fit into its memory
+        for rows in reversed(sizes):  # the largest first: the others fit into its memory
             if rows not in self._captured:
                 self._captured[rows] = self._capture(rows, pool)
 
-    def step(self, states: Sequence[WindowState], mels: Sequence[Tensor], finals: Sequence[bool]) -> list[Tensor]:
+    def step(
+        self, states: Sequence[WindowState], mels: Sequence[Tensor], finals: Sequence[bool]
+    ) -> list[Tensor]:
         """See `Hift.step`: mels [80, F_i] to samples [S_i], which are views of one tensor."""
         if not states:
             return []
@@ -164,8 +173,9 @@ class WindowedHift:
         return [samples[row, :count] for row, count in enumerate(counts)]
 
     @torch.inference_mode()
-    def step_packed(self, states: Sequence[WindowState], frames: Tensor, counts: Sequence[int],
-                    finals: Sequence[bool]) -> Voiced:
+    def step_packed(
+        self, states: Sequence[WindowState], frames: Tensor, counts: Sequence[int], finals: Sequence[bool]
+    ) -> Voiced:
         """Voice all rows' new mel frames as far as their future is known, and advance their states.
 
         Args:    states: each once; frames: float32 [N, 80] on the device, one row's behind the other's; counts:
@@ -178,22 +188,31 @@ class WindowedHift:
         for state in states:
             if state.closed or not state.lease.open:
                 raise ValueError("this row has had its final step, or is released")
-        after = [_after(state, count, final, self._geometry)
-                 for state, count, final in zip(states, counts, finals, strict=True)]
+        after = [
+            _after(state, count, final, self._geometry)
+            for state, count, final in zip(states, counts, finals, strict=True)
+        ]
         new = [later.samples_given - state.samples_given for state, later in zip(states, after, strict=True)]
         width = max(new, default=0)
         flat = torch.zeros(len(states) * width + 1, device=self._device)
         passes = self._passes(states, after, counts, width)
         if passes:
-            some = frames.float() if len(frames) else torch.zeros(1, self.config.mel_bins, device=self._device)
+            some = (
+                frames.float() if len(frames) else torch.zeros(1, self.config.mel_bins, device=self._device)
+            )
             self._run_all(passes, some, flat)
         for state, later in zip(states, after, strict=True):
             state.frames, state.samples_given, state.closed, state.slot = (
-                later.frames, later.samples_given, later.closed, later.slot)
+                later.frames,
+                later.samples_given,
+                later.closed,
+                later.slot,
+            )
         return Voiced(flat[:-1].view(len(states), width), new)
 
-    def _passes(self, states: Sequence[WindowState], after: Sequence[WindowState], counts: Sequence[int],
-                width: int) -> list[list[_Entry]]:
+    def _passes(
+        self, states: Sequence[WindowState], after: Sequence[WindowState], counts: Sequence[int], width: int
+    ) -> list[list[_Entry]]:
         """The rows of each pass; leaves in `after` the slot that a row's last pass writes."""
         geometry, per_frame = self._geometry, self.config.samples_per_frame
         passes: list[list[_Entry]] = []
@@ -209,10 +228,21 @@ class WindowedHift:
                 write = state.lease.others(state.slot)[number % 2]
                 if number == len(passes):
                     passes.append([])
-                passes[number].append(_Entry(
-                    read, write, state.seed, first, fresh, _UNKNOWN if total is None else total, given - window,
-                    until - given, row * width + given - state.samples_given, len(states) * width,
-                    start + first - before))
+                passes[number].append(
+                    _Entry(
+                        read,
+                        write,
+                        state.seed,
+                        first,
+                        fresh,
+                        _UNKNOWN if total is None else total,
+                        given - window,
+                        until - given,
+                        row * width + given - state.samples_given,
+                        len(states) * width,
+                        start + first - before,
+                    )
+                )
                 given, read = until, write
             later.slot = read
             start += count
@@ -233,7 +263,9 @@ class WindowedHift:
         told, index = self._uploaded(table[:, :-1]), self._uploaded(picked)
         begin = 0
         for size in launches:
-            samples, places = self._launch(told[begin:begin + size], index[begin:begin + size].flatten(), frames)
+            samples, places = self._launch(
+                told[begin : begin + size], index[begin : begin + size].flatten(), frames
+            )
             flat.scatter_(0, places.flatten(), samples.flatten())
             begin += size
 
@@ -253,7 +285,9 @@ class WindowedHift:
     def _uploaded(self, array: NDArray[np.int64]) -> Tensor:
         """On the device without waiting for it. A pinned copy is not given out again before it was read."""
         tensor = torch.from_numpy(np.ascontiguousarray(array))
-        return tensor if self._device.type == "cpu" else tensor.pin_memory().to(self._device, non_blocking=True)
+        return (
+            tensor if self._device.type == "cpu" else tensor.pin_memory().to(self._device, non_blocking=True)
+        )
 
     def _launch(self, told: Tensor, index: Tensor, frames: Tensor) -> tuple[Tensor, Tensor]:
         """Samples of one launch and their places; both are overwritten by the next one."""
@@ -268,7 +302,7 @@ class WindowedHift:
     def _run(self, told: Tensor, frames: Tensor) -> tuple[Tensor, Tensor]:
         """One pass: entries int64 [B, 10] without their start, frames [B, hop, 80]."""
         read, write, seed, before, fresh, total, skipped, new, offset, dump = told.unbind(1)
-        begun = before > 0          # a new row's slots hold whatever the row before it left
+        begun = before > 0  # a new row's slots hold whatever the row before it left
         old = Memory(*(_kept(pool.index_select(0, read), begun) for pool in self._pools))
         samples, memory = self._network.run(old, Place(before, fresh, total, seed), frames)
         for pool, value in zip(self._pools, memory, strict=True):
@@ -283,7 +317,7 @@ class WindowedHift:
         aside = torch.cuda.Stream(self._device)
         aside.wait_stream(torch.cuda.current_stream(self._device))
         with torch.cuda.stream(aside):
-            for _ in range(2):      # the first call of a shape measures algorithms, which no capture can hold
+            for _ in range(2):  # the first call of a shape measures algorithms, which no capture can hold
                 self._run(entries, frames)
         torch.cuda.current_stream(self._device).wait_stream(aside)
         graph = torch.cuda.CUDAGraph()
@@ -298,7 +332,9 @@ def _after(state: WindowState, count: int, final: bool, geometry: WindowGeometry
     frames = state.frames + count
     end, total = (frames + geometry.end_frames, frames) if final else (frames, None)
     per_frame = geometry.source.rate
-    return replace(state, frames=frames, closed=final, samples_given=geometry.samples_until(end, total, per_frame))
+    return replace(
+        state, frames=frames, closed=final, samples_given=geometry.samples_until(end, total, per_frame)
+    )
 
 
 def _kept(values: Tensor, begun: Tensor) -> Tensor:

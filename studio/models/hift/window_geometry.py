@@ -60,8 +60,10 @@ class WindowGeometry:
         self.end_frames = -(-self.held_back // per_frame)
         """Frames of silence outside that bring the last samples out: passes go on so far behind a row's last frame."""
         stop = -(self.held_back // hop_samples)
-        self.blocks = Span(config.spectra_per_frame, stop - hop * config.spectra_per_frame, stop)   # hops of samples
-        self.windows = self.blocks.wider(parts // 2 - 1, parts // 2)                # spectra whose sound reaches them
+        self.blocks = Span(
+            config.spectra_per_frame, stop - hop * config.spectra_per_frame, stop
+        )  # hops of samples
+        self.windows = self.blocks.wider(parts // 2 - 1, parts // 2)  # spectra whose sound reaches them
         self.spectra_in = self.windows.wider(config.post_kernel // 2, config.post_kernel // 2)
         self.stages: list[StageSpans] = []
         below = self.spectra_in
@@ -69,9 +71,12 @@ class WindowGeometry:
             self.stages.insert(0, self._stage(config, exact, stage, below))
             rate, kernel = config.upsample_rates[stage], config.upsample_kernels[stage]
             padding, upsampled = (kernel - rate) // 2, self.stages[0].upsampled
-            below = Span(upsampled.rate // rate, -(-(upsampled.first + padding - kernel + 1) // rate),
-                         (upsampled.stop - 1 + padding) // rate + 1)
-        self.pre = below                                                            # output of the first convolution
+            below = Span(
+                upsampled.rate // rate,
+                -(-(upsampled.first + padding - kernel + 1) // rate),
+                (upsampled.stop - 1 + padding) // rate + 1,
+            )
+        self.pre = below  # output of the first convolution
         self.spectra = self._spectra(config)
         first, last = hop_samples * self.spectra.first, hop_samples * (self.spectra.stop - 1)
         self.heard = Span(per_frame, first - config.n_fft // 2, last + config.n_fft // 2)
@@ -81,7 +86,10 @@ class WindowGeometry:
         self.source = Span(per_frame, self.f0.first * per_frame + half, self.f0.stop * per_frame - half)
         self.mel = Span(1, min(self.pre.first - config.pre_kernel // 2, -hop - 2 * config.f0_layers), 0)
         self.f0_mel = Span(1, -hop - 2 * config.f0_layers, 0)
-        for inner, outer in ((self.heard, self.source), (self.pre.wider(0, config.pre_kernel // 2), self.mel)):
+        for inner, outer in (
+            (self.heard, self.source),
+            (self.pre.wider(0, config.pre_kernel // 2), self.mel),
+        ):
             if inner.stop > outer.stop:
                 raise ValueError(f"a pass needs {inner}, and has {outer}")
 
@@ -103,7 +111,9 @@ class WindowGeometry:
 
     def _spectra(self, config: HiftConfig) -> Span:
         read = [self.thinning(config, stage) for stage in range(len(self.stages))]
-        return Span(config.spectra_per_frame, min(span.first for span in read), max(span.stop for span in read))
+        return Span(
+            config.spectra_per_frame, min(span.first for span in read), max(span.stop for span in read)
+        )
 
     def samples_until(self, frames: int, total: int | None, per_frame: int) -> int:
         """Samples given once passes have come to so many frames; total: the row's frames once all are known."""

@@ -36,7 +36,9 @@ def snake(x: Tensor, weights: SnakeWeights, bias: Tensor | None = None, mask: Te
     return _snake(x if bias is None or mask is None else _masked(x + _over(bias), mask), weights)
 
 
-def add(x: Tensor, y: Tensor, bias: Tensor, mask: Tensor, weights: SnakeWeights | None) -> tuple[Tensor, Tensor]:
+def add(
+    x: Tensor, y: Tensor, bias: Tensor, mask: Tensor, weights: SnakeWeights | None
+) -> tuple[Tensor, Tensor]:
     """(x + y + bias) x mask, and the snake of that (the same again without weights)."""
     if _fused(y):
         return _launch(y, x, bias, mask, weights, keep_sum=True)
@@ -61,8 +63,14 @@ def _fused(x: Tensor) -> bool:
     return HAS_TRITON and x.is_cuda
 
 
-def _launch(y: Tensor, x: Tensor | None, bias: Tensor | None, mask: Tensor | None, weights: SnakeWeights | None,
-            keep_sum: bool) -> tuple[Tensor, Tensor]:
+def _launch(
+    y: Tensor,
+    x: Tensor | None,
+    bias: Tensor | None,
+    mask: Tensor | None,
+    weights: SnakeWeights | None,
+    keep_sum: bool,
+) -> tuple[Tensor, Tensor]:
     from studio.models.hift.window_triton import between
 
     y = y.contiguous(memory_format=CHANNELS_INNERMOST)

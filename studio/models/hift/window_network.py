@@ -67,7 +67,9 @@ class WindowNetwork:
             (module.weight.detach().permute(2, 1, 0).flatten(0, 1).to(f0_dtype), module.bias.detach().to(f0_dtype))
             for module in predictor.condnet if isinstance(module, nn.Conv1d)
         ]  # fmt: skip
-        self._f0_head = [p.detach().to(f0_dtype) for p in (predictor.classifier.weight, predictor.classifier.bias)]
+        self._f0_head = [
+            p.detach().to(f0_dtype) for p in (predictor.classifier.weight, predictor.classifier.bias)
+        ]
         self._spans = self._bordered_spans()
         self._rates, self._offsets, self._extra = self._positions()
         self._mel_shift = self._range(geometry.mel)
@@ -95,7 +97,7 @@ class WindowNetwork:
         source = self._excitation(f0, phase, place.seed, end)
         with self._convolving(self._tf32):
             x = self._decoded(mel, self._spectra(source, end, place.total, masks), end, masks)
-        with self._convolving(False):       # its output is the logarithm of a magnitude, and a phase
+        with self._convolving(False):  # its output is the logarithm of a magnitude, and a phase
             x = F.conv2d(F.leaky_relu(x, LAST_LEAK), *self._post)[:, :, 0]
         bins = self.config.n_fft // 2 + 1
         magnitude = torch.exp(x[:, :bins]).clamp_max(self.config.largest_magnitude)
@@ -119,7 +121,7 @@ class WindowNetwork:
 
     def _positions(self) -> tuple[Tensor, Tensor, Tensor]:
         """Of all bordered spans behind each other: rate, offset, and how many positions more the utterance has."""
-        spans, longer = self._spans, self.config.spectra_per_frame      # spectra: one more than 120 a frame
+        spans, longer = self._spans, self.config.spectra_per_frame  # spectra: one more than 120 a frame
         rates = torch.cat([torch.full((len(span),), span.rate) for span in spans])
         offsets = torch.cat([torch.arange(span.first, span.stop) for span in spans])
         return rates.to(self._device), offsets.to(self._device), (rates == longer).long().to(self._device)
@@ -139,7 +141,9 @@ class WindowNetwork:
         # filled and not multiplied: what lies there was never given and may be anything
         return moved.masked_fill(mask[..., None] == 0, 0.0)
 
-    def _f0(self, memory: Memory, place: Place, mel: Tensor, masks: dict[Span, Tensor]) -> tuple[Tensor, Tensor]:
+    def _f0(
+        self, memory: Memory, place: Place, mel: Tensor, masks: dict[Span, Tensor]
+    ) -> tuple[Tensor, Tensor]:
         """The pitch track moved on, and the phase at its new first frame: old values stay what they were."""
         window, count = self._f0_shift, len(self.geometry.f0)
         steps = self._source.cycles_per_sample(memory.f0).double() * self.config.samples_per_frame
@@ -220,8 +224,9 @@ class WindowNetwork:
 
     def _upsampled(self, stage: int, x: Tensor, span: Span) -> Tensor:
         rate, kernel = self.config.upsample_rates[stage], self.config.upsample_kernels[stage]
-        x = F.conv_transpose2d(F.leaky_relu(x, LEAK), *self._ups[stage], stride=(1, rate),
-                               padding=(0, (kernel - rate) // 2))
+        x = F.conv_transpose2d(
+            F.leaky_relu(x, LEAK), *self._ups[stage], stride=(1, rate), padding=(0, (kernel - rate) // 2)
+        )
         wanted = self.geometry.stages[stage].upsampled
         return x[..., wanted.slice_of(Span(wanted.rate, rate * span.first, rate * span.stop))]
 
@@ -267,7 +272,9 @@ def _weights(module: nn.Module) -> tuple[Tensor, Tensor]:
 def _layers(block: ResBlock) -> list[tuple[_Layer, _Layer]]:
     def layer(convolution: nn.Module, activation: nn.Module) -> _Layer:
         weight, bias = _weights(convolution)
-        return _Layer(weight, bias, convolution.padding[0], convolution.dilation[0], SnakeWeights.of(activation.alpha))
+        return _Layer(
+            weight, bias, convolution.padding[0], convolution.dilation[0], SnakeWeights.of(activation.alpha)
+        )
 
     return [
         (layer(block.convs1[i], block.activations1[i]), layer(block.convs2[i], block.activations2[i]))
