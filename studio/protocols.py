@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from studio.speech import Float32, Int32, Sampling, SpokenRow, VoicePrompt
 
@@ -44,8 +44,7 @@ class LmTurn:
     drawn: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TokenDelta:
+class TokenDelta(NamedTuple):
     """New speech tokens of one request; the last delta carries a finish reason and may be empty.
 
     finish_reason: None, "stop" (an end id came, or the fill that ends a turn), "length" (no end id within the allowed

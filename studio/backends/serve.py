@@ -192,10 +192,10 @@ class _Calls:
             items = handler(**call.args)
             try:
                 async for item in items:
-                    self._channel.send(Reply(call.id, item))
+                    self._channel.post(Reply(call.id, item))
             finally:
                 await items.aclose()
-            self._channel.send(StreamEnd(call.id))
+            self._channel.post(StreamEnd(call.id))
             return
         answer = handler(**call.args)
         assert inspect.isawaitable(answer)

@@ -115,6 +115,28 @@ async def test_stream_left_early_is_cancelled_in_the_worker(make_worker: MakeWor
     assert await worker.call("open_now") == 0
 
 
+async def test_streams_that_share_frames_end_each_in_its_own_way(make_worker: MakeWorker) -> None:
+    worker = make_worker()
+    await worker.start()
+    await worker.wait_ready()
+    left = worker.stream("count", to=200)
+    assert await anext(left) == 0
+
+    async def whole() -> list[int]:
+        return [n async for n in worker.stream("count", to=200)]
+
+    async def failed() -> list[int]:
+        numbers: list[int] = []
+        with pytest.raises(SpeechLMError, match="no"):
+            async for number in worker.stream("count_and_fail", to=200):
+                numbers.append(number)
+        return numbers
+
+    _, *found = await asyncio.gather(left.aclose(), whole(), failed(), whole())  # type: ignore[attr-defined]
+    assert found == [list(range(200))] * 3
+    assert await worker.call("open_now") == 0
+
+
 async def test_error_of_a_handler_ends_that_call_alone(make_worker: MakeWorker) -> None:
     worker = make_worker()
     await worker.start()

@@ -39,6 +39,11 @@ async def setup(settings: dict[str, Any], report: Report) -> Service:
         finally:
             open_streams.remove("count")
 
+    async def count_and_fail(to: int) -> AsyncIterator[int]:
+        for number in range(to):
+            yield number
+        raise ValueError("no")
+
     async def forever() -> None:
         await asyncio.Event().wait()
 
@@ -58,7 +63,7 @@ async def setup(settings: dict[str, Any], report: Report) -> Service:
 
     handlers = {
         "add": add, "fail": fail, "count": count, "forever": forever, "open_now": open_now, "die": die,
-        "start_child": start_child,
+        "start_child": start_child, "count_and_fail": count_and_fail,
     }  # fmt: skip
     return Service(handlers, close, {"pid": os.getpid()})
 
