@@ -177,7 +177,7 @@ class VllmSpeechLM:
 def sampling_params(
     sampling: Sampling, layout: SpeechLmLayout, least: int, most: int, drawn: Sequence[int] = ()
 ) -> SamplingParams:
-    """vLLM's parameters: the law is in the logits processor, so its own sampling is switched off.
+    """vLLM's parameters: law and draw are in the logits processor, so its own sampling is switched off.
 
     drawn: tokens of the same speech from before this prompt's end, for the repetition rule.
     """
@@ -186,12 +186,16 @@ def sampling_params(
 
     from studio.models.speech_lm.ras_batch import RasParams
 
-    ras = RasParams(sampling.temperature, sampling.top_p, sampling.top_k, sampling.window, drawn=tuple(drawn))
-    return SamplingParams(
-        temperature=1.0,
-        top_p=1.0,
-        top_k=0,
+    ras = RasParams(
+        sampling.temperature,
+        sampling.top_p,
+        sampling.top_k,
+        sampling.window,
+        drawn=tuple(drawn),
         seed=sampling.seed,
+    )
+    return SamplingParams(
+        temperature=0.0,
         min_tokens=least,
         max_tokens=most,
         # min_tokens masks all of these before the least number (upstream masks only the first, and may end

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from studio.models.speech_lm.draw import drawn, numbers
 from studio.models.speech_lm.ras import NO_TOKEN, RasRows, _leading_ids, _nucleus, final_log_probs
 from studio.models.speech_lm.ras_batch import RasBatch, RasParams
 
@@ -225,10 +226,11 @@ def expected_row(scores, spoken, **params):
 
 
 def assert_rows(batch, scores, spoken, params):
-    got = batch.apply(scores.clone()).exp()
+    got = batch.law(scores.clone()).exp()
+    left = batch.apply(scores.clone())
     for i, (said, wanted) in enumerate(zip(spoken, params, strict=True)):
         if wanted is None:
-            assert torch.equal(got[i], scores[i].exp())
+            assert torch.equal(left[i], scores[i])
         else:
             assert torch.allclose(
                 got[i].double(), expected_row(scores[i], said, **wanted), atol=1e-6, rtol=0
@@ -299,11 +301,85 @@ def test_a_batch_that_asks_for_nothing_is_left_alone(scores):
     assert torch.equal(batch.apply(scores[:1]), scores[:1])
 
 
+# The draw: by seed and place alone.
+
+
+def test_numbers_are_even_and_those_of_neighbouring_seeds_and_places_are_independent():
+    """Chi-square of pairs over 16 x 16 cells; limits at z = 3.7; nothing is random."""
+    seeds, places = np.meshgrid(np.arange(200, dtype=np.uint64), np.arange(200), indexing="ij")
+    unit = numbers(seeds.ravel(), places.ravel()).reshape(200, 200) / 2.0**53
+    assert unit.min() >= 0 and unit.max() < 1
+    for one, other in ((unit[:-1], unit[1:]), (unit[:, :-1], unit[:, 1:])):  # the next seed, the next place
+        counts = np.histogram2d(one.ravel(), other.ravel(), 16, [[0, 1], [0, 1]])[0]
+        expected = one.size / 256
+        limit = 255 * (1 - 2 / (9 * 255) + 3.7 * (2 / (9 * 255)) ** 0.5) ** 3
+        assert ((counts - expected) ** 2 / expected).sum() < limit
+
+
+def test_fifty_thousand_draws_follow_the_probabilities():
+    """Chi-square of one row of 40 tokens, a quarter of them impossible; limit at z = 3.7; seeds are fixed."""
+    log_probs = torch.randn(1, 40, generator=torch.Generator().manual_seed(3)) * 1.5
+    log_probs[0, ::4] = float("-inf")
+    count, chosen = 50_000, log_probs[0].softmax(0).double().numpy()
+    number = torch.from_numpy(numbers(np.full(count, 7, np.uint64), np.arange(count)))[:, None]
+    tokens = drawn(log_probs.expand(count, -1), number)
+    observed = torch.bincount(tokens[:, 0], minlength=40).numpy()
+    able = chosen > 0
+    assert observed[~able].sum() == 0
+    expected, freedom = chosen[able] * count, able.sum() - 1
+    limit = freedom * (1 - 2 / (9 * freedom) + 3.7 * (2 / (9 * freedom)) ** 0.5) ** 3
+    assert ((observed[able] - expected) ** 2 / expected).sum() < limit
+
+
+def test_the_least_and_the_greatest_number_draw_possible_tokens_and_a_broken_row_some_token():
+    log_probs = torch.tensor([[float("-inf"), -1.0, -2.0, float("-inf")]] * 2 + [[float("nan")] * 4])
+    tokens = drawn(log_probs, torch.tensor([[0], [2**53 - 1], [5]]))
+    assert tokens[:2].tolist() == [[1], [2]] and 0 <= tokens[2] < 4
+
+
+def test_a_row_draws_the_same_in_any_place_company_and_after_a_resumption(scores):
+    """As vLLM moves rows about: the token depends on seed, what was spoken and the scores of that row."""
+
+    def token(batch, rows, row):
+        left = batch.apply(rows)[row]
+        assert (left > float("-inf")).sum() == 1 and left.max() == 0
+        return left.argmax().item()
+
+    said = [leading(scores, 0, n) for n in range(14)]
+    alone, spoken = RasBatch(4, torch.device("cpu")), []
+    alone.change(Change(added=[(0, asking(seed=5), [], spoken)]))
+    expected = []
+    for next_token in said:
+        expected.append(token(alone, scores[:1], 0))
+        spoken.append(next_token)
+    assert len(set(expected)) > 3
+
+    beside, spoken = RasBatch(4, torch.device("cpu")), []
+    beside.change(
+        Change(added=[(0, asking(seed=9), [], []), (1, asking(seed=5), [], spoken), (2, PLAIN, [], [])])
+    )
+    got = []
+    for step, next_token in enumerate(said):
+        if step == 7:
+            beside.change(Change(moved=[(1, 0, "SWAP")]))
+        if step == 10:  # preempted, and back with its whole past
+            beside.change(Change(removed=[0]))
+            beside.change(Change(added=[(0, asking(seed=5), [], spoken)]))
+        rows = scores[[1, 0, 2]] if step < 7 else scores[[0, 1, 2]]
+        got.append(token(beside, rows, 1 if step < 7 else 0))
+        spoken.append(next_token)
+    assert got == expected
+    other = RasBatch(4, torch.device("cpu"))
+    other.change(Change(added=[(n, asking(seed=n), [], []) for n in range(4)]))
+    assert len({token(other, scores[:1].expand(4, -1), n) for n in range(4)}) > 1
+
+
 @pytest.mark.parametrize(
     "bad",
     [{"temperature": 0}, {"temperature": float("nan")}, {"top_p": 1.5}, {"top_p": 0}, {"top_k": 0},
      {"top_k": 2.5},
-     {"top_k": True}, {"window": -1}, {"window": 1000}, {"tau": "x"}, {"drawn": ["x"]}, {"drawn": [0] * 101}],
+     {"top_k": True}, {"window": -1}, {"window": 1000}, {"tau": "x"}, {"drawn": ["x"]}, {"drawn": [0] * 101},
+     {"seed": -1}, {"seed": 1 << 64}, {"seed": 0.5}],
 )  # fmt: skip
 def test_parameters_that_would_break_the_engine_are_refused_before_it(bad):
     with pytest.raises(ValueError, match="ras"):

@@ -23,7 +23,7 @@ NO_TOKEN = -1
 
 @dataclass(frozen=True, slots=True)
 class RasRows:
-    """What each row asks for, on the device. All float32 or int64 [B, 1].
+    """What each row asks for, on the device. All [B, 1], float32 or int64.
 
     repeats_needed: how often a token must stand in the window to be drawn again (1 in the official sampler).
     candidates: K, the largest top_k of all rows, at least 2; a plain number, so that shapes need no read.

@@ -1,8 +1,8 @@
 """Repetition-aware sampling as vLLM calls it: a logits processor of the v1 interface, in 0.26 as in 0.32.
 
-vLLM then draws with temperature 1 and no top_k or top_p of its own, and masks the end ids before this through
-min_tokens. An exception here would end the whole engine, so requests are checked on arrival, by
-validate_params.
+The draw is made here, by the request's seed, and one score is left, which vLLM takes: its own draw, for which it asks
+the generator of each request in turn, is off (temperature 0). It masks the end ids before this, through min_tokens. An
+exception here would end the whole engine, so requests are checked on arrival, by validate_params.
 """
 
 from __future__ import annotations
@@ -26,10 +26,8 @@ class RepetitionAwareSampling(LogitsProcessor):
     def validate_params(cls, sampling_params: SamplingParams) -> None:
         if RasParams.of(sampling_params) is None:
             return
-        if (sampling_params.temperature, sampling_params.top_p) != (1.0, 1.0) or sampling_params.top_k > 0:
-            raise ValueError(
-                "with ras, temperature, top_p and top_k belong into extra_args; vLLM's own must be off"
-            )
+        if sampling_params.temperature or sampling_params.seed is not None:
+            raise ValueError("with ras, temperature and seed belong into extra_args; vLLM's own must be off")
 
     def __init__(self, vllm_config: VllmConfig, device: torch.device, is_pin_memory: bool) -> None:
         self._batch = RasBatch(vllm_config.scheduler_config.max_num_seqs, device, is_pin_memory)
