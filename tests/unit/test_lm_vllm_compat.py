@@ -12,6 +12,7 @@ from studio.backends import vllm_compat
 from studio.backends.vllm_compat import EngineCounters, EngineOptions
 from studio.backends.vllm_lm import engine_options
 from studio.errors import SettingsError
+from studio.speech import LOOKAHEAD_TOKENS
 
 FOLDER = Path("/models/converted")
 
@@ -52,6 +53,23 @@ def test_precisions_and_devices_are_named_as_vllm_names_them():
     # What the folder's config.json says of its weights is vLLM's to read; a CPU is told of none of these.
     assert "quantization" not in vllm_compat.engine_arguments(FOLDER, EngineOptions("cuda", quantization="awq"))
     assert "kv_cache_dtype" not in vllm_compat.engine_arguments(FOLDER, EngineOptions("cpu"))
+
+
+def test_a_gpu_tells_of_tokens_in_groups_that_keep_no_first_chunk_waiting():
+    """The first token at once, then every N-th: what a first hop of 10 or 22 and its look-ahead wait for is told."""
+    arguments = vllm_compat.engine_arguments(FOLDER, EngineOptions("cuda"))
+    told = range(1, 100, arguments["stream_interval"])
+    assert arguments["stream_interval"] > 1 and {10 + LOOKAHEAD_TOKENS, 22 + LOOKAHEAD_TOKENS} <= set(told)
+    assert vllm_compat.engine_arguments(FOLDER, EngineOptions("cpu"))["stream_interval"] == 1
+
+
+def test_scheduling_ahead_is_for_gpus_and_when_asked_for():
+    wanted = {
+        device: vllm_compat.engine_arguments(FOLDER, EngineOptions(device, async_scheduling=True))["async_scheduling"]
+        for device in ("cpu", "cuda")
+    }
+    assert wanted == {"cpu": False, "cuda": True}
+    assert vllm_compat.engine_arguments(FOLDER, EngineOptions("cuda"))["async_scheduling"] is False
 
 
 def test_eager_on_cuda_captures_no_graph():
