@@ -3,6 +3,8 @@
 Engine, worker processes and messages are the real ones, listeners are in the engine's process; speech tokens come at a
 set pace and sound is silence (`scripted.py`). One process is full when its `cpu_*`, CPU seconds for a second of sound,
 times the sound made a second is 1. Prints a table and, as the last line, one JSON object.
+
+`--serve PORT` puts the API on such an engine instead, to be measured over HTTP by `python -m studio.bench --url`.
 """
 
 from __future__ import annotations
@@ -14,14 +16,16 @@ import json
 import pstats
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import psutil
+import uvicorn
 
-from studio.backends.fake import voice_prompt
+from studio.api.web import build_web
+from studio.backends.fake import FakePromptEncoder, ScriptedEars, sine, voice_prompt
 from studio.bench.conditions import conditions
 from studio.bench.figures import Play, row, table
 from studio.bench.load import Line, closed_loop, lines_of, listened
@@ -31,7 +35,10 @@ from studio.engine.engine import Engine, EngineLimits
 from studio.engine.lm_client import SpeechLMClient
 from studio.engine.token2wav_client import Token2WavClient
 from studio.engine.worker import WorkerProcess
-from studio.speech import SAMPLE_RATE_HZ, TOKEN_RATE_HZ, Sampling, SynthesisRequest
+from studio.library.prompts import VoicePrompts
+from studio.library.store import VoiceStore
+from studio.settings import load
+from studio.speech import SAMPLE_RATE_HZ, TOKEN_RATE_HZ, Sampling, ServedModel, SynthesisRequest
 from studio.text.frontend import TextFrontend
 
 Row = dict[str, object]
@@ -53,37 +60,48 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--prompt-s", type=float, default=5.0, help="speech of the voice prompt")
     parser.add_argument("--rows", type=int, default=32, help="most rows of a token2wav step")
     parser.add_argument("--profile", action="store_true", help="where the engine's process spends its time")
+    parser.add_argument("--serve", type=int, metavar="PORT", help="serve the API; nothing is measured")
+    parser.add_argument(
+        "--takes-max-mb", type=float, default=2000.0, help="with --serve: disk for takes; 0: none"
+    )
     parser.add_argument("--out", type=Path, help="file to which the JSON line is appended")
     return parser.parse_args(argv)
 
 
-@asynccontextmanager
-async def studio(args: argparse.Namespace) -> AsyncIterator[tuple[Engine, dict[str, list[psutil.Process]]]]:
-    """An engine over scripted workers that are ready, and the processes of all three."""
+def scripted(args: argparse.Namespace) -> tuple[Engine, list[WorkerProcess]]:
+    """An engine over scripted workers, not started yet."""
     paced = {
         "step_s": args.step_ms / 1e3,
         "tokens": round(args.clip_s * TOKEN_RATE_HZ),
         "interval": args.interval,
     }
-    lm, token2wav = (
+    workers = [
         WorkerProcess([sys.executable, "-m", "studio.bench.scripted", name], name, paced)
         for name in ("lm", "token2wav")
-    )
+    ]
     about = read_checkpoint(ROOT / "assets" / "voice")
     text = TextFrontend.load(
         about.tokenizer_folder, about.text_frontend, about.languages, 1000, about.sound_tags, about.version
     )
     most = max(map(int, args.streams.split(",")))
-    limits = EngineLimits(max_running=most, max_per_client=most, max_batch_rows=args.rows)
-    engine = Engine(SpeechLMClient(lm), Token2WavClient(token2wav), text, limits, workers=(lm, token2wav))
-    await engine.start()
-    try:
-        parts = {"web": [psutil.Process()]}
-        for worker in (lm, token2wav):
-            parts[worker.state.name] = [psutil.Process((await worker.wait_started()).pid)]
-        yield engine, parts
-    finally:
-        await engine.close()
+    limits = EngineLimits(max_running=most, max_per_client=2 * most, max_batch_rows=args.rows)
+    lm, token2wav = SpeechLMClient(workers[0]), Token2WavClient(workers[1])
+    return Engine(lm, token2wav, text, limits, workers=workers), workers
+
+
+def serve(args: argparse.Namespace) -> None:
+    """The API on such an engine, until it is interrupted; its one voice is no voice."""
+    engine, _ = scripted(args)
+    with TemporaryDirectory(prefix="studio-host-") as data:
+        flags = ["--data-dir", data, "--page", "false", "--takes-max-mb", str(args.takes_max_mb)]
+        settings = load(flags, {})
+        store = VoiceStore(settings.folder("library"), settings.max_voices)
+        store.add(
+            sine(200.0, 0, round(args.prompt_s * SAMPLE_RATE_HZ)), SAMPLE_RATE_HZ, "hello", name="Nobody"
+        )
+        prompts = VoicePrompts(store, FakePromptEncoder(), settings.folder("prompts"), "scripted")
+        app = build_web(engine, store, prompts, settings, ServedModel("scripted"), ScriptedEars())
+        uvicorn.run(app, port=args.serve, log_level="warning")
 
 
 async def measured(
@@ -122,12 +140,23 @@ async def measured(
 
 
 async def run(args: argparse.Namespace) -> list[Row]:
-    async with studio(args) as (engine, parts):
+    """A row for each load."""
+    engine, workers = scripted(args)
+    await engine.start()
+    try:
+        parts = {"web": [psutil.Process()]}
+        for worker in workers:
+            parts[worker.state.name] = [psutil.Process((await worker.wait_started()).pid)]
         return [await measured(engine, parts, int(streams), args) for streams in args.streams.split(",")]
+    finally:
+        await engine.close()
 
 
 def main(argv: Sequence[str]) -> None:
     args = arguments(argv)
+    if args.serve:
+        serve(args)
+        return
     profile = cProfile.Profile()
     rows = profile.runcall(asyncio.run, run(args)) if args.profile else asyncio.run(run(args))
     if args.profile:

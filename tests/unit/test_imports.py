@@ -59,6 +59,7 @@ HEAVY = {"torch", "torchaudio", "vllm", "transformers", "onnxruntime", "ctransla
 # file -> why it goes against the table
 MAY_ALSO_IMPORT = {
     ("studio/evaluate/comparison.py", "bench"): "starts the studio with one setting after the other",
+    ("studio/bench/host.py", "api"): "serves the API on workers that compute nothing",
     ("studio/bench/seeds.py", "setup"): "makes the speech LM known to vLLM, as app.py does",
     ("studio/bench/lm_step.py", "setup"): "makes the speech LM known to vLLM, as app.py does",
     ("studio/training/likeness.py", "evaluate"): "judges flows as the evaluation judges voices",
