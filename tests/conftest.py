@@ -1,7 +1,7 @@
 """Marks every test by its folder, and runs the cheap folders first.
 
-Beside each other (`make test`: two workers of pytest-xdist) all tests of real engines are one group, all others of the
-browser another, and of the rest each file is one; what a group shares, such as the one engine, is started once.
+Beside each other (`make test`: two workers of pytest-xdist) all tests of real engines are one group, which shares the
+one engine, and every other file is one.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ import pytest
 from tests.real_studio import RealStudio
 
 FOLDERS = ("unit", "parity", "engine", "api", "browser", "load")
-GROUPS = ("engine", "browser", "rest")
-"""In the order in which they begin: the longest first, so that nobody waits for them at the end."""
 TESTS = Path(__file__).parent
 PATIENCE_S = 60.0
 """httpx gives up after five seconds where nobody says otherwise, which a reply may take on a machine that is busy."""
@@ -34,11 +32,11 @@ def folder_of(path: Path) -> str:
 
 
 def group_of(item: pytest.Item) -> str:
-    """Which of GROUPS a test is in."""
+    """What one worker runs from begin to end."""
     folder = folder_of(item.path)
     if folder == "engine" or "RealStudio" in vars(item.module) or "running_studio" in item.fixturenames:
         return "engine"
-    return "browser" if folder == "browser" else "rest"
+    return str(item.path.relative_to(TESTS))
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
@@ -49,9 +47,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: FOLDERS.index(folder_of(item.path)))
     if getattr(config.option, "loadgroup", False):
         for item in items:
-            group = group_of(item)
-            item.add_marker(pytest.mark.xdist_group(item.path.name if group == "rest" else group))
-        items.sort(key=lambda item: GROUPS.index(group_of(item)))
+            item.add_marker(pytest.mark.xdist_group(group_of(item)))
+        # The long ones first, so that nobody waits for them at the end.
+        others = [item for item in items if group_of(item) != "engine"]
+        others.sort(key=lambda item: FOLDERS.index(folder_of(item.path)), reverse=True)
+        items[:] = [item for item in items if group_of(item) == "engine"] + others
     asked = any("load" in arg for arg in (*config.args, config.option.markexpr))
     left_out = [] if asked else [item for item in items if folder_of(item.path) == "load"]
     if left_out:

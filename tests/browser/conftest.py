@@ -38,8 +38,9 @@ def microphone_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium(microphone_file: Path) -> Iterator[Browser]:
+    """One for a file: while it is open, Playwright's loop runs in this thread, and a coroutine's test could not."""
     flags = [
         "--no-sandbox",
         "--disable-dev-shm-usage",

@@ -19,10 +19,10 @@ def a_test(path: str, *fixtures: str, **module: object) -> pytest.Item:
         (a_test("engine/test_overload.py"), "engine"),
         (a_test("browser/test_page.py", "studio", "running_studio"), "engine"),
         (a_test("browser/test_official_layout.py", RealStudio=object), "engine"),
-        (a_test("browser/test_speak.py", "fakes"), "browser"),
-        (a_test("api/test_speech.py"), "rest"),
+        (a_test("browser/test_speak.py", "fakes"), "browser/test_speak.py"),
+        (a_test("api/test_admin.py"), "api/test_admin.py"),
         (a_test("api/test_real_speech.py", RealStudio=object), "engine"),
-        (a_test("unit/test_bench.py"), "rest"),
+        (a_test("unit/test_admin.py"), "unit/test_admin.py"),
     ],
 )
 def test_whoever_starts_or_asks_a_real_engine_is_in_its_group(item: pytest.Item, group: str) -> None:
