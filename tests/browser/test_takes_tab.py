@@ -45,7 +45,7 @@ def test_takes_history_is_searched_starred_and_deleted(open_on_fakes: OpenPage) 
     page.hear("Good morning")
     takes = open_takes(page)
     expect(takes.locator(".take-text")).to_have_text(["Good morning", "The old lighthouse"])
-    expect(takes.locator(".takes-usage")).to_contain_text(re.compile(r"2 takes of yours, 0\.\d MB.*of 2000 MB"))
+    expect(takes.locator(".takes-usage")).to_contain_text(re.compile(r"Takes of yours: 2, 0\.\d MB.*of 2000 MB"))
     star = take(takes, "lighthouse").get_by_role("button", name="Star")
     over = {"status": 400, "json": {"error": {"message": "enough stars"}}}
     page.page.route("**/star", lambda route: route.fulfill(**over))
