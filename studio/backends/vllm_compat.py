@@ -108,7 +108,7 @@ def prepare_process(options: EngineOptions) -> None:
         "VLLM_LOGGING_LEVEL": os.environ.get("VLLM_LOGGING_LEVEL", "ERROR"),
         "VLLM_PLUGINS": "cosyvoice_studio",  # ours alone; looking for LoRA adapters costs imports
         "VLLM_USE_V2_MODEL_RUNNER": "0",  # the newer runner has another interface for logits processors
-        "VLLM_USE_FLASHINFER_SAMPLER": "0",  # it cannot honour a seed for each request
+        "VLLM_USE_FLASHINFER_SAMPLER": "0",  # our processor draws; vLLM is left to take the one score that is left
         "VLLM_BATCH_INVARIANT": str(int(options.device == "cuda" and options.batch_invariant)),
     })  # fmt: skip
     if options.device == "cpu":
