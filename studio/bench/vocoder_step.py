@@ -40,7 +40,7 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--model-dir", type=Path, help="a checkpoint, for its vocoder in place of a drawn one"
     )
-    parser.add_argument("--rows", default="1,2,4,8,16,32,64,128", help="streams at once")
+    parser.add_argument("--rows", default="1,8,32,128", help="streams at once")
     parser.add_argument("--steps", type=int, default=10, help="timed steps of each row of figures")
     parser.add_argument("--precision", default="tf32,float32", help="of the decoder's convolutions")
     parser.add_argument("--f0", default="float64", choices=("float64", "float32"))

@@ -9,7 +9,6 @@ is not served here: it looks hardly ahead and keeps its own path.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -20,14 +19,11 @@ from torch import Tensor
 from studio.models.hift.generator import Hift
 from studio.models.hift.window_geometry import HOP_FRAMES, WindowGeometry
 from studio.models.hift.window_network import Memory, Place, WindowNetwork
+from studio.models.hift.window_rows import SLOTS, SPARE_SLOT, Entry, Lease, WindowState, moved_on, passes_of
 
 LARGEST_LAUNCH = 32
 """Rows of the largest graph, unless told otherwise: they fill a GPU, and more would only hold more memory."""
 MAX_ROWS = 256
-
-_SLOTS = 3  # of a row: what it has, and two that the passes of a step write in turn
-_UNKNOWN = 1 << 40  # frames: more than any utterance has
-_SPARE = 0  # slot of the rows that fill a launch up
 
 
 class Voiced(NamedTuple):
@@ -35,58 +31,6 @@ class Voiced(NamedTuple):
 
     samples: Tensor
     counts: list[int]
-
-
-@dataclass(slots=True)
-class _Lease:
-    """A row's place in the pools: three slots, of which every state of the row names one."""
-
-    row: int
-    bytes: int
-    open: bool = True
-
-    def others(self, slot: int) -> list[int]:
-        """The slots of the row without one."""
-        first = 1 + _SLOTS * self.row
-        return [other for other in range(first, first + _SLOTS) if other != slot]
-
-
-@dataclass(slots=True)
-class WindowState:
-    """What one row's stream remembers; what is on the device lies in a slot of the pools.
-
-    Of a state and its copies one may go on: a step writes to slots that the given state does not name, so that state
-    stays good until the step's outcome goes on itself.
-    """
-
-    seed: int
-    lease: _Lease
-    slot: int
-    frames: int = 0
-    samples_given: int = 0
-    closed: bool = False
-
-    def copy(self) -> WindowState:
-        return replace(self)
-
-    def bytes(self) -> int:
-        return self.lease.bytes
-
-
-class _Entry(NamedTuple):
-    """One row in one pass: what the device is told of it, in this order, and where its new frames begin."""
-
-    read: int = _SPARE
-    write: int = _SPARE
-    seed: int = 0
-    before: int = 0
-    fresh: int = 0
-    total: int = 0
-    skipped: int = 0  # samples of the window in front of the new ones
-    new: int = 0
-    offset: int = 0  # of the first new sample in all that the step gives
-    dump: int = 0  # where all others go
-    start: int = 0
 
 
 class _Captured(NamedTuple):
@@ -119,7 +63,7 @@ class WindowedHift:
         self._geometry, self._largest = WindowGeometry(self.config), largest_launch
         self._network = WindowNetwork(model, self._geometry, tf32=tf32, f0_dtype=f0_dtype)
         self._device = model.conv_post.weight.device
-        self._pools = self._network.memory(1 + _SLOTS * max_rows)
+        self._pools = self._network.memory(1 + SLOTS * max_rows)
         self._free = list(reversed(range(max_rows)))
         self._samples = torch.arange(HOP_FRAMES * self.config.samples_per_frame, device=self._device)
         self._captured: dict[int, _Captured] = {}
@@ -138,9 +82,9 @@ class WindowedHift:
         """State of a new stream; the seed fixes its noise. Raises RuntimeError if all rows are taken."""
         if not self._free:
             raise RuntimeError("all rows of the vocoder are taken")
-        row_bytes = _SLOTS * self.pool_bytes // len(self._pools.mel)
-        lease = _Lease(self._free.pop(), row_bytes)
-        return WindowState(seed, lease, lease.others(_SPARE)[0])
+        row_bytes = SLOTS * self.pool_bytes // len(self._pools.mel)
+        lease = Lease(self._free.pop(), row_bytes)
+        return WindowState(seed, lease, lease.others(SPARE_SLOT)[0])
 
     def release(self, state: WindowState) -> None:
         """Free the row of a state and of all its copies; once more changes nothing."""
@@ -189,74 +133,31 @@ class WindowedHift:
             if state.closed or not state.lease.open:
                 raise ValueError("this row has had its final step, or is released")
         after = [
-            _after(state, count, final, self._geometry)
+            moved_on(state, count, final, self._geometry)
             for state, count, final in zip(states, counts, finals, strict=True)
         ]
         new = [later.samples_given - state.samples_given for state, later in zip(states, after, strict=True)]
         width = max(new, default=0)
         flat = torch.zeros(len(states) * width + 1, device=self._device)
-        passes = self._passes(states, after, counts, width)
+        passes = passes_of(states, after, self._geometry, width)
         if passes:
             some = (
                 frames.float() if len(frames) else torch.zeros(1, self.config.mel_bins, device=self._device)
             )
             self._run_all(passes, some, flat)
         for state, later in zip(states, after, strict=True):
-            state.frames, state.samples_given, state.closed, state.slot = (
-                later.frames,
-                later.samples_given,
-                later.closed,
-                later.slot,
-            )
+            state.become(later)
         return Voiced(flat[:-1].view(len(states), width), new)
 
-    def _passes(
-        self, states: Sequence[WindowState], after: Sequence[WindowState], counts: Sequence[int], width: int
-    ) -> list[list[_Entry]]:
-        """The rows of each pass; leaves in `after` the slot that a row's last pass writes."""
-        geometry, per_frame = self._geometry, self.config.samples_per_frame
-        passes: list[list[_Entry]] = []
-        start = 0
-        for row, (state, later, count) in enumerate(zip(states, after, counts, strict=True)):
-            total = later.frames if later.closed else None
-            before, given, read = state.frames, state.samples_given, state.slot
-            end = later.frames + (geometry.end_frames if total else 0)
-            for number, first in enumerate(range(before, end, geometry.hop)):
-                fresh = min(geometry.hop, end - first)
-                window = (first + fresh - geometry.hop) * per_frame - geometry.held_back
-                until = geometry.samples_until(first + fresh, total, per_frame)
-                write = state.lease.others(state.slot)[number % 2]
-                if number == len(passes):
-                    passes.append([])
-                passes[number].append(
-                    _Entry(
-                        read,
-                        write,
-                        state.seed,
-                        first,
-                        fresh,
-                        _UNKNOWN if total is None else total,
-                        given - window,
-                        until - given,
-                        row * width + given - state.samples_given,
-                        len(states) * width,
-                        start + first - before,
-                    )
-                )
-                given, read = until, write
-            later.slot = read
-            start += count
-        return passes
-
-    def _run_all(self, passes: Iterable[Sequence[_Entry]], frames: Tensor, flat: Tensor) -> None:
+    def _run_all(self, passes: Iterable[Sequence[Entry]], frames: Tensor, flat: Tensor) -> None:
         """Pass after pass, each in as few launches as fit; new samples go to their places in flat."""
         launches: list[int] = []
-        entries: list[_Entry] = []
+        entries: list[Entry] = []
         for rows in passes:
             for size in self._launches(len(rows)):
                 taken = list(rows[:size])
                 rows = rows[size:]
-                entries += taken + [_Entry(dump=len(flat) - 1)] * (size - len(taken))
+                entries += taken + [Entry(dump=len(flat) - 1)] * (size - len(taken))
                 launches.append(size)
         table = np.array(entries, np.int64)
         picked = np.minimum(table[:, -1:] + np.arange(self._geometry.hop), len(frames) - 1)
@@ -312,7 +213,7 @@ class WindowedHift:
         return samples, torch.where(wanted, place + offset[:, None], dump[:, None])
 
     def _capture(self, rows: int, pool: tuple[int, int]) -> _Captured:
-        entries = torch.zeros(rows, len(_Entry._fields) - 1, dtype=torch.int64, device=self._device)
+        entries = torch.zeros(rows, len(Entry._fields) - 1, dtype=torch.int64, device=self._device)
         frames = torch.zeros(rows, self._geometry.hop, self.config.mel_bins, device=self._device)
         aside = torch.cuda.Stream(self._device)
         aside.wait_stream(torch.cuda.current_stream(self._device))
@@ -325,16 +226,6 @@ class WindowedHift:
         with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
             samples, places = self._run(entries, frames)
         return _Captured(graph, entries, frames, samples, places)
-
-
-def _after(state: WindowState, count: int, final: bool, geometry: WindowGeometry) -> WindowState:
-    """The state behind a step, but for its slot."""
-    frames = state.frames + count
-    end, total = (frames + geometry.end_frames, frames) if final else (frames, None)
-    per_frame = geometry.source.rate
-    return replace(
-        state, frames=frames, closed=final, samples_given=geometry.samples_until(end, total, per_frame)
-    )
 
 
 def _kept(values: Tensor, begun: Tensor) -> Tensor:
