@@ -71,7 +71,7 @@ class FlowState:
         self.pending_tokens = prompt.pending_tokens
         self.pending_mel = prompt.pending_mel  # prompt frames not computed yet; their result is thrown away
         self.token_rate, self.frame_rate, self.solve_rate = (rate.opened() for rate in prompt.rates)
-        self.first_block_tokens = _first_block_tokens(len(prompt.pending_tokens))
+        self.first_block_tokens = first_block_after(len(prompt.pending_tokens))
         self.closed = False
 
     @property
@@ -92,10 +92,11 @@ class FlowState:
 def first_block_tokens(prompt_tokens: int, tail_tokens: int) -> int:
     """What a stream's `first_block_tokens` is after a prompt of so many tokens, without computing the prompt."""
     left = len(align_prompt(torch.empty(prompt_tokens), torch.empty(0), tail_tokens)[0])
-    return _first_block_tokens(left - max(0, left - LOOKAHEAD_TOKENS) // BLOCK_TOKENS * BLOCK_TOKENS)
+    return first_block_after(left - max(0, left - LOOKAHEAD_TOKENS) // BLOCK_TOKENS * BLOCK_TOKENS)
 
 
-def _first_block_tokens(pending: int) -> int:
+def first_block_after(pending: int) -> int:
+    """Tokens that a stream's first block needs, when so many of its prompt wait to be computed."""
     wanted = BLOCK_TOKENS - pending % BLOCK_TOKENS
     return wanted if wanted >= LEAST_FIRST_TOKENS else wanted + BLOCK_TOKENS
 
@@ -112,15 +113,18 @@ def align_prompt(tokens: Tensor, mel: Tensor, tail_tokens: int) -> tuple[Tensor,
     return tokens[dropped:], mel[FRAMES_PER_TOKEN * dropped :]
 
 
+def rate_memories(flow: Flow) -> tuple[RateMemory, RateMemory, RateMemory]:
+    """What the layers at token rate, at frame rate and in the solve want kept."""
+    config, estimator = flow.config, flow.estimator
+    solve = RateMemory(
+        len(estimator.attentions), config.estimator_heads, config.estimator_head_dim, estimator.convolutions
+    )
+    return (*flow.encoder.memory, solve)
+
+
 def empty_rates(flow: Flow, storage: torch.dtype) -> tuple[FrozenRate, FrozenRate, FrozenRate]:
     """The start of a stream without any past: at token rate, at frame rate, and in the solve."""
-    device, estimator = flow.device, flow.estimator
-    solve = RateMemory(
-        len(estimator.attentions),
-        flow.config.estimator_heads,
-        flow.config.estimator_head_dim,
-        estimator.convolutions,
-    )
+    device = flow.device
 
     def rate(memory: RateMemory, steps: int, lanes: int) -> FrozenRate:
         sizes = (memory.heads, memory.head_dim)
@@ -134,5 +138,5 @@ def empty_rates(flow: Flow, storage: torch.dtype) -> tuple[FrozenRate, FrozenRat
         ]
         return FrozenRate(shape, kept, tuple(edges))
 
-    token, frame = flow.encoder.memory
+    token, frame, solve = rate_memories(flow)
     return rate(token, 1, 1), rate(frame, 1, 1), rate(solve, flow.steps, 2)

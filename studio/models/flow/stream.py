@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -30,11 +30,24 @@ if TYPE_CHECKING:
     from studio.models.flow.flow import Flow
 
 
+class Stream(Protocol):
+    """What it takes to say which tokens a stream computes next, wherever it keeps its past."""
+
+    pending_tokens: Tensor
+    closed: bool
+
+    @property
+    def frames(self) -> int: ...
+
+
+S = TypeVar("S", bound=Stream)
+
+
 @dataclass(frozen=True, slots=True)
-class _Turn:
+class Turn(Generic[S]):
     """One row's share of a step: the tokens it computes now and those it looks ahead at."""
 
-    state: FlowState
+    state: S
     tokens: Tensor  # int64 [n], n >= 1
     ahead: Tensor  # int64 [3], or [0] at the end
     left: Tensor  # int64 tokens that wait for the next step
@@ -48,9 +61,7 @@ def step(
     flow: Flow, states: Sequence[FlowState], new_tokens: Sequence[Tensor], final: Sequence[bool]
 ) -> list[Tensor]:
     """See `Flow.step`."""
-    if len({id(state) for state in states}) != len(states):
-        raise ValueError("a stream is given twice in one step")
-    turns = [_turn(*row) for row in zip(states, new_tokens, final, strict=True)]
+    turns = turns_of(states, new_tokens, final)
     working = [turn for turn in turns if len(turn.tokens)]
     mels = iter(_compute(flow, working) if working else [])
     results = [
@@ -62,7 +73,14 @@ def step(
     return results
 
 
-def _turn(state: FlowState, new_tokens: Tensor, final: bool) -> _Turn:
+def turns_of(states: Sequence[S], new_tokens: Sequence[Tensor], final: Sequence[bool]) -> list[Turn[S]]:
+    """What each stream computes in a step. Raises ValueError as `Flow.step` does; changes nothing."""
+    if len({id(state) for state in states}) != len(states):
+        raise ValueError("a stream is given twice in one step")
+    return [_turn(*row) for row in zip(states, new_tokens, final, strict=True)]
+
+
+def _turn(state: S, new_tokens: Tensor, final: bool) -> Turn[S]:
     if state.closed:
         raise ValueError("the stream has had its final tokens")
     waiting = torch.cat([state.pending_tokens, new_tokens.cpu().long()])
@@ -73,10 +91,10 @@ def _turn(state: FlowState, new_tokens: Tensor, final: bool) -> _Turn:
     if frames > NOISE_FRAMES:
         raise ValueError(f"{frames} mel frames with the prompt, but the flow's noise ends at {NOISE_FRAMES}")
     left = waiting[ready:]
-    return _Turn(state, waiting[:ready], left[:LOOKAHEAD_TOKENS], left)
+    return Turn(state, waiting[:ready], left[:LOOKAHEAD_TOKENS], left)
 
 
-def _compute(flow: Flow, turns: list[_Turn]) -> list[Tensor]:
+def _compute(flow: Flow, turns: list[Turn[FlowState]]) -> list[Tensor]:
     """Encode and solve every row's tokens, then move the rows on: a [80, frames] each, without the prompt."""
     states, device = [turn.state for turn in turns], flow.device
     token_layout = Layout(
@@ -125,7 +143,7 @@ def _views(layout: Layout, rates: list[Rate]) -> tuple[list[PackedView], Edges]:
     return [PackedView(layout, histories, edges, new_edges, step) for step in range(steps)], new_edges
 
 
-def _lookahead_windows(flow: Flow, turns: list[_Turn]) -> Tensor:
+def _lookahead_windows(flow: Flow, turns: list[Turn[FlowState]]) -> Tensor:
     """Embed each row's tokens and set the three after it beside each; zeros after the end: [1, N, 4 C]."""
     given = torch.cat([part for turn in turns for part in (turn.tokens, turn.ahead)]).to(flow.device)
     embedded = flow.encoder.embed(flow.embed_tokens(given))
@@ -141,7 +159,7 @@ def _lookahead_windows(flow: Flow, turns: list[_Turn]) -> Tensor:
     return padded.index_select(0, index).view(1, -1, (LOOKAHEAD_TOKENS + 1) * padded.shape[1])
 
 
-def _prompt_mel(turn: _Turn) -> Tensor:
+def _prompt_mel(turn: Turn[FlowState]) -> Tensor:
     """The prompt's frames among those of this turn, then zeros: [frames, 80]."""
     given = turn.state.pending_mel[: turn.frames]
     return torch.nn.functional.pad(given, (0, 0, 0, turn.frames - len(given)))

@@ -1,0 +1,125 @@
+"""A pack of block slots as the device sees it: everything a step reads of its streams, in one copy.
+
+A slot is one block of 50 frames of one stream. Slots of one stream follow each other; empty slots at the end of a pack
+compute into the scratch page.
+
+Axes: S slots, P pages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from studio.models.flow.paged.pool import NOTHING, SCRATCH
+from studio.models.flow.sizes import (
+    BLOCK_FRAMES,
+    BLOCK_TOKENS,
+    FRAMES_PER_TOKEN,
+    LOOKAHEAD_TOKENS,
+    MEL_BINS,
+    NOISE_FRAMES,
+)
+
+LONGEST_PAGES = NOISE_FRAMES // BLOCK_FRAMES
+WINDOW_TOKENS = BLOCK_TOKENS + LOOKAHEAD_TOKENS
+NO_TOKEN = -1  # behind the end of a stream
+
+Ints = NDArray[np.int32]
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class BlockSlot:
+    """One block to be computed.
+
+    tokens: int [n] of the block and up to 3 after it; frames: of the block that are real, 1 to 50.
+    pages: of the stream up to this block, its own last. prompt_mel: [up to 50, 80], zeros follow. follows: whether the
+    slot before computes the block before.
+    """
+
+    tokens: NDArray[np.int64]
+    frames: int
+    pages: Sequence[int]
+    speaker: Floats  # [80]
+    prompt_mel: Floats
+    follows: bool
+
+
+class Slots:
+    """Views of the fields of a table of int32 records, one record a slot; floats are read bit by bit."""
+
+    OWN, BEFORE, FOLLOWS, COUNT, TOKENS_HERE, FRAMES_HERE, BLOCK, TOKENS = range(8)
+    TABLE = TOKENS + WINDOW_TOKENS
+    SPEAKER = TABLE + LONGEST_PAGES
+    PROMPT = SPEAKER + MEL_BINS
+    WIDTH = PROMPT + BLOCK_FRAMES * MEL_BINS
+
+    def __init__(self, records: Tensor) -> None:
+        """records: int32 [S, WIDTH]."""
+        self.count = len(records)
+        self.own = records[:, self.OWN]  # the page that the block is written to
+        self.before = records[:, self.BEFORE]  # the page of the block before
+        self.follows = records[:, self.FOLLOWS]  # 1 if the slot before computes that block in this very pack
+        self.pages = records[:, self.COUNT]  # pages in the table
+        self.tokens_here = records[:, self.TOKENS_HERE]
+        self.frames_here = records[:, self.FRAMES_HERE]
+        self.block = records[:, self.BLOCK]  # blocks of the stream before this one
+        self.tokens = records[:, self.TOKENS : self.TABLE]  # [S, 28], NO_TOKEN behind the end
+        self.table = records[:, self.TABLE : self.SPEAKER]  # [S, 300] pages, the newest first
+        floats = records.view(torch.float32)
+        self.speaker = floats[:, self.SPEAKER : self.PROMPT]  # [S, 80]
+        self.prompt_mel = floats[:, self.PROMPT :].unflatten(1, (BLOCK_FRAMES, MEL_BINS))  # [S, 50, 80]
+
+
+class SlotBuffer:
+    """The records of a pack on the host and on the device. Owner: one thread."""
+
+    def __init__(self, most: int, device: torch.device) -> None:
+        on_gpu = device.type == "cuda"
+        self._host = torch.zeros(most, Slots.WIDTH, dtype=torch.int32, pin_memory=on_gpu)
+        self._ints: Ints = self._host.numpy()
+        self._floats: Floats = self._ints.view(np.float32)
+        self._device = torch.zeros(most, Slots.WIDTH, dtype=torch.int32, device=device)
+        self._copied = torch.cuda.Event() if on_gpu else None
+
+    def slots(self, count: int) -> Slots:
+        return Slots(self._device[:count])
+
+    def load(self, blocks: Sequence[BlockSlot], count: int) -> None:
+        """Put the blocks into the first slots and padding into the rest of `count`: one copy, which nobody awaits."""
+        if self._copied is not None:
+            self._copied.synchronize()  # the host's side is read until then
+        self._ints[:count] = 0
+        for number, block in enumerate(blocks):
+            self._fill(number, block)
+        padding = self._ints[len(blocks) : count]
+        padding[:, Slots.OWN] = padding[:, Slots.TABLE] = SCRATCH
+        padding[:, Slots.BEFORE] = NOTHING
+        padding[:, Slots.COUNT] = 1
+        padding[:, Slots.TOKENS_HERE], padding[:, Slots.FRAMES_HERE] = BLOCK_TOKENS, BLOCK_FRAMES
+        self._device[:count].copy_(self._host[:count], non_blocking=True)
+        if self._copied is not None:
+            self._copied.record()
+
+    def _fill(self, number: int, block: BlockSlot) -> None:
+        record, pages = self._ints[number], block.pages
+        record[Slots.OWN] = pages[-1]
+        record[Slots.BEFORE] = pages[-2] if len(pages) > 1 else NOTHING
+        record[Slots.FOLLOWS] = block.follows
+        record[Slots.COUNT] = len(pages)
+        record[Slots.TOKENS_HERE] = block.frames // FRAMES_PER_TOKEN
+        record[Slots.FRAMES_HERE] = block.frames
+        record[Slots.BLOCK] = len(pages) - 1
+        tokens = record[Slots.TOKENS : Slots.TABLE]
+        tokens[: len(block.tokens)] = block.tokens.clip(min=0)  # as `Flow.embed_tokens` has it
+        tokens[len(block.tokens) :] = NO_TOKEN
+        record[Slots.TABLE : Slots.TABLE + len(pages)] = pages[::-1]
+        floats = self._floats[number]
+        floats[Slots.SPEAKER : Slots.PROMPT] = block.speaker
+        floats[Slots.PROMPT : Slots.PROMPT + block.prompt_mel.size] = block.prompt_mel.ravel()
