@@ -188,7 +188,7 @@ def test_step_without_pages_is_refused_before_anything_moves(flow: Flow) -> None
     voice, spoken = Voice(25), tokens(60)
     prompt = paged.prepare_prompt(voice.tokens, voice.mel, voice.embedding, tail_tokens=3)
     states = [paged.open(prompt) for _ in range(2)]
-    with pytest.raises(PoolFull, match="6 pages are needed and 4 are free"):
+    with pytest.raises(PoolFull, match="8 pages are needed and 4 are free"):
         paged.step(states, [spoken] * 2, [True] * 2)
     assert isinstance(PoolFull(), torch.OutOfMemoryError)  # what token2wav's ladder knows
     whole = voice.whole(flow, spoken, 3)
