@@ -16,9 +16,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from studio.models.flow.estimator import CausalConditionalDecoder
 from studio.models.flow.flow import Flow
 from studio.models.flow.layers import windows
 from studio.models.flow.paged.attention import Sight
+from studio.models.flow.paged.estimator import JoinedEstimator, euler
 from studio.models.flow.paged.graphs import Graphs
 from studio.models.flow.paged.pool import RESERVED, PagedRate, PagePool
 from studio.models.flow.paged.slots import LONGEST_PAGES, BlockSlot, SlotBuffer
@@ -33,7 +35,7 @@ from studio.models.flow.sizes import (
     DitConfig,
     FlowConfig,
 )
-from studio.models.flow.solver import flow_times, solve, start_noise
+from studio.models.flow.solver import flow_times, start_noise
 from studio.models.flow.state import align_prompt, rate_memories
 from studio.models.flow.stream import Turn, turns_of
 
@@ -59,7 +61,7 @@ class _Block(NamedTuple):
     number: int
     pages: list[int]
 
-    def slot(self, follows: bool) -> BlockSlot:
+    def slot(self, follows: int) -> BlockSlot:
         turn, first = self.turn, self.number * BLOCK_TOKENS
         begin = FRAMES_PER_TOKEN * first
         tokens = torch.cat([turn.tokens, turn.ahead])[first : first + BLOCK_TOKENS + LOOKAHEAD_TOKENS]
@@ -109,10 +111,18 @@ class PagedFlow:
         self._mu = torch.zeros_like(self._encoded)
         self._mel = torch.zeros_like(self._encoded)
         self._noise = start_noise(device).view(LONGEST_PAGES, BLOCK_FRAMES, MEL_BINS)
+        self._lengths = flow_times(flow.steps).diff().tolist()
+        self._euler = euler
+        if device.type == "cuda":
+            from studio.models.flow.paged import layer_kernels
+
+            self._euler = layer_kernels.euler
         with torch.inference_mode():
-            self._estimator = flow.estimator
+            estimator = flow.estimator
             if compute != torch.float32:
-                self._estimator = copy.deepcopy(flow.estimator).to(compute)
+                estimator = copy.deepcopy(estimator).to(compute)
+            joined = isinstance(estimator, CausalConditionalDecoder)
+            self._estimator = JoinedEstimator(estimator) if joined else estimator
             features = flow.estimator.time_features(flow_times(flow.steps).to(device)[:-1])
             self._times = [[f[step : step + 1].to(compute) for f in features] for step in range(flow.steps)]
 
@@ -306,11 +316,12 @@ class PagedFlow:
         sight = Sight(slots, slots.frames_here, BLOCK_FRAMES, pages)
         views = [PagedView(self.pool.stores[2], sight, self._distances, step) for step in range(self.steps)]
 
-        def velocity(x: Tensor, step: int) -> Tensor:
-            x = x.to(self.compute).expand(LANES, -1, -1)
-            return self._estimator(x, conditions, self._times[step], views[step]).float()
-
-        self._mel[:rows].copy_(solve(velocity, noise, self.steps, self.flow.guidance))
+        x = noise
+        for step in range(self.steps):
+            given_x = x.to(self.compute).expand(LANES, -1, -1)
+            velocities = self._estimator(given_x, conditions, self._times[step], views[step])
+            x = self._euler(x, velocities, self._lengths[step], self.flow.guidance)
+        self._mel[:rows].copy_(x)
 
 
 class PagedPreparation:
@@ -372,5 +383,8 @@ def _parted(turns: Sequence[Turn[PagedState]], taken: list[int]) -> tuple[list[_
 
 
 def _slots(blocks: Sequence[_Block]) -> list[BlockSlot]:
-    before: list[Turn[PagedState] | None] = [None, *(block.turn for block in blocks)]
-    return [block.slot(block.turn is last) for block, last in zip(blocks, before, strict=False)]
+    slots: list[BlockSlot] = []
+    for number, block in enumerate(blocks):
+        same = number > 0 and block.turn is blocks[number - 1].turn
+        slots.append(block.slot(slots[-1].follows + 1 if same else 0))
+    return slots

@@ -56,39 +56,44 @@ def _window(
 
 
 @triton.jit
-def _put(
-    key, value, lane_stride, row_stride, kept, own, record,
-    LANES: tl.constexpr, HEADS: tl.constexpr, BLOCK: tl.constexpr, BLOCK_ROOM: tl.constexpr,
-    WIDTH: tl.constexpr, WIDTH_ROOM: tl.constexpr, CLAMP: tl.constexpr,
-):  # fmt: skip
-    """Keys and values of one slot, lane and head into the slot's page."""
-    slot, lane, head = tl.program_id(0), tl.program_id(1) // HEADS, tl.program_id(1) % HEADS
-    frame, column = tl.arange(0, BLOCK_ROOM)[:, None], tl.arange(0, WIDTH_ROOM)[None, :]
-    inside = (frame < BLOCK) & (column < WIDTH)
-    given = lane * lane_stride + (slot * BLOCK + frame) * row_stride + head * WIDTH + column
-    page = tl.load(own + slot * record).to(tl.int64)
-    place = kept + ((page * LANES + lane) * 2 * HEADS + head) * (BLOCK * WIDTH) + frame * WIDTH + column
-    k = tl.load(key + given, mask=inside, other=0.0).to(tl.float32)
-    v = tl.load(value + given, mask=inside, other=0.0).to(tl.float32)
+def _kept(x, CLAMP: tl.constexpr, STORAGE: tl.constexpr):
+    """A value as pages keep it."""
     if CLAMP:
-        k = tl.minimum(tl.maximum(k, -LARGEST_8_BIT), LARGEST_8_BIT)
-        v = tl.minimum(tl.maximum(v, -LARGEST_8_BIT), LARGEST_8_BIT)
-    tl.store(place, k.to(kept.dtype.element_ty), mask=inside)
-    tl.store(place + HEADS * BLOCK * WIDTH, v.to(kept.dtype.element_ty), mask=inside)
+        x = tl.minimum(tl.maximum(x.to(tl.float32), -LARGEST_8_BIT), LARGEST_8_BIT)
+    return x.to(STORAGE)
+
+
+@triton.jit
+def _seen(q, k, v, visible, nearness, scale, top, total, mixed):
+    """Take the keys of one block into a running softmax. visible: [keys]; nearness: [queries, keys] or 0."""
+    scores = tl.dot(q, tl.trans(k), input_precision="ieee") + nearness
+    scores = tl.where(visible[None, :], scores * scale, float("-inf"))
+    higher = tl.maximum(top, tl.max(scores, 1))
+    weights = tl.exp(scores - higher[:, None])
+    shrink = tl.exp(top - higher)
+    total = total * shrink + tl.sum(weights, 1)
+    mixed = mixed * shrink[:, None] + tl.dot(weights.to(q.dtype), v, input_precision="ieee")
+    return higher, total, mixed
 
 
 @triton.jit
 def _attend(
-    query, query_lane, query_row, kept, table, pages, here, record, distances, distance_row, distance_head,
-    first_distance, out, sums, tops, scale,
+    query, query_lane, query_row, key, value, key_lane, key_row, kept, table, pages, follows, here, record,
+    distances, distance_row, distance_head, first_distance, out, sums, tops, scale,
     LANES: tl.constexpr, HEADS: tl.constexpr, BLOCK: tl.constexpr, BLOCK_ROOM: tl.constexpr,
     WIDTH: tl.constexpr, WIDTH_ROOM: tl.constexpr, SPLITS: tl.constexpr, RELATIVE: tl.constexpr,
+    CLAMP: tl.constexpr,
 ):  # fmt: skip
-    """One slot, lane and head over every SPLITS-th page of its stream, by a running softmax in float32."""
+    """One slot, lane and head over every SPLITS-th page of its stream, by a running softmax in float32.
+
+    Keys of blocks that this very pack computes are read where the layer put them, and rounded as a page would: another
+    program may be writing that page. The slot's own go into its page here.
+    """
     slot, lane, head = tl.program_id(0), tl.program_id(1) // HEADS, tl.program_id(1) % HEADS
     split = tl.program_id(2)
     count = tl.load(pages + slot * record)
     real = tl.load(here + slot * record)
+    in_pack = tl.minimum(tl.load(follows + slot * record) + 1, count)
     frame, column = tl.arange(0, BLOCK_ROOM), tl.arange(0, WIDTH_ROOM)
     in_block = frame < BLOCK
     inside = in_block[:, None] & (column < WIDTH)[None, :]
@@ -96,29 +101,38 @@ def _attend(
     rows = slot * BLOCK + frame
     query += lane * query_lane + head * WIDTH
     q = tl.load(query + rows[:, None] * query_row + column[None, :], mask=inside, other=0.0)
+    nearby = distances + head * distance_head + rows[:, None] * distance_row
+    back = first_distance - (frame[:, None] - frame[None, :])
+    pairs = in_block[:, None] & in_block[None, :]
     top = tl.full([BLOCK_ROOM], float("-inf"), tl.float32)
     total = tl.zeros([BLOCK_ROOM], tl.float32)
     mixed = tl.zeros([BLOCK_ROOM, WIDTH_ROOM], tl.float32)
-    for place in range(split, count, SPLITS):
-        page = tl.load(table + slot * record + place).to(tl.int64)
-        keys = kept + ((page * LANES + lane) * 2 * HEADS + head) * (BLOCK * WIDTH)
-        k = tl.load(keys + tile, mask=inside, other=0.0).to(q.dtype)
-        v = tl.load(keys + HEADS * BLOCK * WIDTH + tile, mask=inside, other=0.0).to(q.dtype)
-        scores = tl.dot(q, tl.trans(k), input_precision="ieee")
+    for place in range(split, in_pack, SPLITS):
+        given = lane * key_lane + (rows - place * BLOCK)[:, None] * key_row + head * WIDTH + column[None, :]
+        k = _kept(tl.load(key + given, mask=inside, other=0.0), CLAMP, kept.dtype.element_ty)
+        v = _kept(tl.load(value + given, mask=inside, other=0.0), CLAMP, kept.dtype.element_ty)
+        if place == 0:
+            page = tl.load(table + slot * record).to(tl.int64)
+            own = kept + ((page * LANES + lane) * 2 * HEADS + head) * (BLOCK * WIDTH) + tile
+            tl.store(own, k, mask=inside)
+            tl.store(own + HEADS * BLOCK * WIDTH, v, mask=inside)
+        nearness = 0.0
         if RELATIVE:
-            distance = place * BLOCK + frame[:, None] - frame[None, :]
-            near = (
-                distances + head * distance_head + rows[:, None] * distance_row + (first_distance - distance)
-            )
-            scores += tl.load(near, mask=in_block[:, None] & in_block[None, :], other=0.0)
-        seen = in_block & ((place > 0) | (frame < real))
-        scores = tl.where(seen[None, :], scores * scale, float("-inf"))
-        higher = tl.maximum(top, tl.max(scores, 1))
-        weights = tl.exp(scores - higher[:, None])
-        shrink = tl.exp(top - higher)
-        total = total * shrink + tl.sum(weights, 1)
-        mixed = mixed * shrink[:, None] + tl.dot(weights.to(q.dtype), v, input_precision="ieee")
-        top = higher
+            nearness = tl.load(nearby + (back - place * BLOCK), mask=pairs, other=0.0)
+        visible = in_block & ((place > 0) | (frame < real))
+        top, total, mixed = _seen(
+            q, k.to(q.dtype), v.to(q.dtype), visible, nearness, scale, top, total, mixed
+        )
+    first = split + (tl.maximum(in_pack - split, 0) + SPLITS - 1) // SPLITS * SPLITS
+    for place in range(first, count, SPLITS):
+        page = tl.load(table + slot * record + place).to(tl.int64)
+        keys = kept + ((page * LANES + lane) * 2 * HEADS + head) * (BLOCK * WIDTH) + tile
+        k = tl.load(keys, mask=inside, other=0.0).to(q.dtype)
+        v = tl.load(keys + HEADS * BLOCK * WIDTH, mask=inside, other=0.0).to(q.dtype)
+        nearness = 0.0
+        if RELATIVE:
+            nearness = tl.load(nearby + (back - place * BLOCK), mask=pairs, other=0.0)
+        top, total, mixed = _seen(q, k, v, in_block, nearness, scale, top, total, mixed)
     all_rows = tl.num_programs(0) * BLOCK
     row = lane * all_rows + rows
     if SPLITS == 1:
@@ -190,10 +204,6 @@ def attend(
         "LANES": lanes, "HEADS": heads, "BLOCK": block, "BLOCK_ROOM": max(16, triton.next_power_of_2(block)),
         "WIDTH": width, "WIDTH_ROOM": max(16, triton.next_power_of_2(width)),
     }  # fmt: skip
-    _put[slots.count, lanes * heads](
-        key, value, key.stride(0), key.stride(1), kept, slots.own, Slots.WIDTH,
-        CLAMP=kept.dtype == torch.float8_e4m3fn, **sizes,
-    )  # fmt: skip
     splits = max(1, PROGRAMS_PER_HEAD // slots.count)
     out = query.new_empty(lanes, rows, heads * width)
     if splits > 1:
@@ -204,9 +214,10 @@ def attend(
     relative = distance_scores is not None
     scores = out if distance_scores is None else distance_scores
     _attend[slots.count, lanes * heads, splits](
-        query, query.stride(0), query.stride(1), kept, slots.table, slots.pages, sight.here, Slots.WIDTH,
-        scores, scores.stride(1) if relative else 0, scores.stride(0) if relative else 0, sight.pages * block - 1,
-        parts, sums, tops, 1 / math.sqrt(width), SPLITS=splits, RELATIVE=relative, **sizes,
+        query, query.stride(0), query.stride(1), key, value, key.stride(0), key.stride(1), kept, slots.table,
+        slots.pages, slots.follows, sight.here, Slots.WIDTH, scores, scores.stride(1) if relative else 0,
+        scores.stride(0) if relative else 0, sight.pages * block - 1, parts, sums, tops, 1 / math.sqrt(width),
+        SPLITS=splits, RELATIVE=relative, CLAMP=kept.dtype == torch.float8_e4m3fn, **sizes,
     )  # fmt: skip
     if splits > 1:
         _join[slots.count, lanes * heads](

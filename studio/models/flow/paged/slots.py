@@ -39,8 +39,8 @@ class BlockSlot:
     """One block to be computed.
 
     tokens: int [n] of the block and up to 3 after it; frames: of the block that are real, 1 to 50.
-    pages: of the stream up to this block, its own last. prompt_mel: [up to 50, 80], zeros follow. follows: whether the
-    slot before computes the block before.
+    pages: of the stream up to this block, its own last. prompt_mel: [up to 50, 80], zeros follow. follows: how many
+    slots right before compute blocks of the same stream.
     """
 
     tokens: NDArray[np.int64]
@@ -48,7 +48,7 @@ class BlockSlot:
     pages: Sequence[int]
     speaker: Floats  # [80]
     prompt_mel: Floats
-    follows: bool
+    follows: int
 
 
 class Slots:
@@ -65,7 +65,9 @@ class Slots:
         self.count = len(records)
         self.own = records[:, self.OWN]  # the page that the block is written to
         self.before = records[:, self.BEFORE]  # the page of the block before
-        self.follows = records[:, self.FOLLOWS]  # 1 if the slot before computes that block in this very pack
+        self.follows = records[
+            :, self.FOLLOWS
+        ]  # slots right before that compute this stream's earlier blocks
         self.pages = records[:, self.COUNT]  # pages in the table
         self.tokens_here = records[:, self.TOKENS_HERE]
         self.frames_here = records[:, self.FRAMES_HERE]

@@ -1,0 +1,106 @@
+# mypy: disallow-untyped-defs=False
+"""The functions of `estimator.py` as Triton kernels. Numbers are float32 inside, as in torch's own norms."""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor, nn
+
+ROWS = 4
+"""Frames of one program: a warp each."""
+
+
+@triton.jit
+def _norm(value, inside, weight, bias, column, channels, eps):
+    mean = tl.sum(value, 1) / channels
+    centred = tl.where(inside, value - mean[:, None], 0.0)
+    variance = tl.sum(centred * centred, 1) / channels
+    scale = 1.0 / tl.sqrt(variance + eps)
+    known = column < channels
+    w = tl.load(weight + column, mask=known, other=0.0).to(tl.float32)
+    b = tl.load(bias + column, mask=known, other=0.0).to(tl.float32)
+    return centred * scale[:, None] * w[None, :] + b[None, :]
+
+
+@triton.jit
+def _add_norm(
+    x, added, weight, bias, total, normed, rows, channels, eps,
+    ROWS: tl.constexpr, WIDTH: tl.constexpr, ADDED: tl.constexpr,
+):  # fmt: skip
+    row, column = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, WIDTH)
+    inside = (row < rows)[:, None] & (column < channels)[None, :]
+    place = row[:, None] * channels + column[None, :]
+    value = tl.load(x + place, mask=inside, other=0.0).to(tl.float32)
+    if ADDED:
+        value += tl.load(added + place, mask=inside, other=0.0).to(tl.float32)
+        tl.store(total + place, value.to(total.dtype.element_ty), mask=inside)
+    out = _norm(value, inside, weight, bias, column, channels, eps)
+    tl.store(normed + place, out.to(normed.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _norm_mish(
+    x, added, added_row, weight, bias, out, rows, channels, eps,
+    ROWS: tl.constexpr, WIDTH: tl.constexpr, ADDED: tl.constexpr,
+):  # fmt: skip
+    row, column = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, WIDTH)
+    inside = (row < rows)[:, None] & (column < channels)[None, :]
+    place = row[:, None] * channels + column[None, :]
+    value = tl.load(x + place, mask=inside, other=0.0).to(tl.float32)
+    value = _norm(value, inside, weight, bias, column, channels, eps)
+    power = tl.exp(tl.minimum(value, 20.0))  # beyond, the tangent is 1 in float32
+    double = power * (power + 2.0)
+    value = value * (double / (double + 2.0))
+    if ADDED:
+        value += tl.load(added + row[:, None] * added_row + column[None, :], mask=inside, other=0.0).to(
+            tl.float32
+        )
+    tl.store(out + place, value.to(out.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _euler(x, velocities, out, count, with_conditions, free, ROOM: tl.constexpr):
+    place = tl.program_id(0) * ROOM + tl.arange(0, ROOM)
+    inside = place < count
+    value = tl.load(x + place, mask=inside, other=0.0)
+    value += with_conditions * tl.load(velocities + place, mask=inside, other=0.0).to(tl.float32)
+    value += free * tl.load(velocities + count + place, mask=inside, other=0.0).to(tl.float32)
+    tl.store(out + place, value, mask=inside)
+
+
+def add_norm(x: Tensor, added: Tensor | None, norm: nn.LayerNorm) -> tuple[Tensor, Tensor]:
+    """See `estimator.add_norm`."""
+    x = x.contiguous()
+    total, normed = x if added is None else torch.empty_like(x), torch.empty_like(x)
+    channels = x.shape[-1]
+    rows = x.numel() // channels
+    _add_norm[(triton.cdiv(rows, ROWS),)](
+        x, x if added is None else added.contiguous(), norm.weight, norm.bias, total, normed, rows, channels, norm.eps,
+        ROWS=ROWS, WIDTH=triton.next_power_of_2(channels), ADDED=added is not None,
+    )  # fmt: skip
+    return total, normed
+
+
+def norm_mish(x: Tensor, norm: nn.LayerNorm, added: Tensor | None) -> Tensor:
+    """See `estimator.norm_mish`."""
+    x = x.contiguous()
+    out, channels = torch.empty_like(x), x.shape[-1]
+    rows = x.numel() // channels
+    plus = x if added is None else added.contiguous()
+    _norm_mish[(triton.cdiv(rows, ROWS),)](
+        x, plus, channels if plus.numel() == x.numel() else 0, norm.weight, norm.bias, out, rows, channels, norm.eps,
+        ROWS=ROWS, WIDTH=triton.next_power_of_2(channels), ADDED=added is not None,
+    )  # fmt: skip
+    return out
+
+
+def euler(x: Tensor, velocities: Tensor, length: float, guidance: float) -> Tensor:
+    """See `estimator.euler`."""
+    x, velocities = x.contiguous(), velocities.contiguous()
+    out, room = torch.empty_like(x), 1024
+    _euler[(triton.cdiv(x.numel(), room),)](
+        x, velocities, out, x.numel(), length * (1 + guidance), -length * guidance, ROOM=room
+    )
+    return out
