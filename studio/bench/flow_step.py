@@ -48,12 +48,15 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
         "--storage", default="fp8", choices=TYPES, help="of keys and values, where time is taken"
     )
     parser.add_argument(
-        "--compute", default="bfloat16", choices=TYPES, help="of the estimator, where time is taken"
+        "--compute", choices=TYPES, help="of the estimator, where time is taken; on a GPU bfloat16"
     )
     parser.add_argument("--pool-gib", type=float, default=0.0, help="0: what the largest part needs")
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=60, help="of speech in the growth curve")
     parser.add_argument("--growth", default="1,32", help="streams of the growth curves")
+    parser.add_argument(
+        "--kernels", action="store_true", help="hold them against plain torch on a CPU as well"
+    )
     parser.add_argument("--skip", default="", help="parts to leave out: steps,growth,snr")
     parser.add_argument("--out", type=Path, help="file to which the lines are appended")
     return parser.parse_args(argv)
@@ -106,6 +109,22 @@ class Bench:
         work()
         self.synchronize()
         return 1e3 * (time.perf_counter() - began_s)
+
+    @torch.inference_mode()
+    def kernels(self) -> None:
+        """Triton against plain torch."""
+        from studio.bench.flow_kernels import differences
+
+        config = self.flow.config
+        sizes = (config.estimator_heads, config.estimator_head_dim)
+        for compute, storage in (("float32", "float32"), (self.compute_name, self.args.storage)):
+            found = differences(self.device, TYPES[compute], TYPES[storage], *sizes)
+            self.tell(
+                "kernels",
+                compute=compute,
+                storage=storage,
+                **{name: round(e, 8) for name, e in found.items()},
+            )
 
     def steps(self) -> None:
         """A step of so many streams at 5 s of prompt and 1 to 4 s of speech: whole, by stage, and without graphs."""
@@ -211,6 +230,8 @@ def snr_db(got: Tensor, expected: Tensor) -> float:
 def main() -> None:
     args = arguments()
     bench = Bench(args)
+    if args.kernels or bench.device.type == "cuda":
+        bench.kernels()
     if not {"steps", "growth"} <= set(args.skip.split(",")):
         bench.steps()
         gc.collect()

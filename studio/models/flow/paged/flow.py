@@ -8,7 +8,8 @@ Axes: S slots (blocks of 50 frames), G lanes, N = 50 S, C channels.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -23,7 +24,7 @@ from studio.models.flow.paged.attention import Sight
 from studio.models.flow.paged.estimator import JoinedEstimator, euler
 from studio.models.flow.paged.graphs import Graphs
 from studio.models.flow.paged.pool import RESERVED, PagedRate, PagePool
-from studio.models.flow.paged.slots import LONGEST_PAGES, BlockSlot, SlotBuffer
+from studio.models.flow.paged.slots import LONGEST_PAGES, BlockSlot, Ints, SlotBuffer
 from studio.models.flow.paged.streams import PagedPrompt, PagedState, on_host, unbegun
 from studio.models.flow.paged.view import Distances, PagedView
 from studio.models.flow.sizes import (
@@ -59,14 +60,14 @@ class _Block(NamedTuple):
 
     turn: Turn[PagedState]
     number: int
+    tokens: Ints  # of the whole turn and those after it
     pages: list[int]
 
     def slot(self, follows: int) -> BlockSlot:
         turn, first = self.turn, self.number * BLOCK_TOKENS
         begin = FRAMES_PER_TOKEN * first
-        tokens = torch.cat([turn.tokens, turn.ahead])[first : first + BLOCK_TOKENS + LOOKAHEAD_TOKENS]
         return BlockSlot(
-            tokens.numpy(),
+            self.tokens[first : first + BLOCK_TOKENS + LOOKAHEAD_TOKENS],
             min(BLOCK_FRAMES, turn.frames - begin),
             self.pages[: turn.state.frames // BLOCK_FRAMES + self.number + 1],
             turn.state.speaker,
@@ -176,6 +177,8 @@ class PagedFlow:
             for pages in reversed(PAGE_BUCKETS):
                 if slots <= self._most_slots(pages):
                     self.graphs.capture(("encode", slots, pages), partial(self._encode, slots, pages))
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()  # what the runs before each capture took
 
     def stages(self, slots: int, pages: int) -> dict[str, Callable[[], None]]:
         """For measuring: each stage by itself, on as many slots of the last step as a bucket has."""
@@ -291,6 +294,10 @@ class PagedFlow:
 
     def _encode(self, count: int, pages: int) -> None:
         """The first `count` records into `_encoded`. Fixed shapes; the host reads nothing."""
+        with _tf32(self.device):
+            self._encode_slots(count, pages)
+
+    def _encode_slots(self, count: int, pages: int) -> None:
         slots, encoder = self._slots.slots(count), self.flow.encoder
         embedded = encoder.embed(self.flow.embed_tokens(slots.tokens))  # [S, 28, C]
         embedded = torch.where((slots.tokens >= 0)[..., None], embedded, 0.0)
@@ -356,6 +363,19 @@ class PagedPreparation:
         self._state.release()
 
 
+@contextmanager
+def _tf32(device: torch.device) -> Iterator[None]:
+    """On a GPU products of float32 by its TF32 cores: 11 bits of each factor, sums in float32. On a CPU as ever."""
+    before = torch.get_float32_matmul_precision()
+    if device.type == "cuda":
+        torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        if device.type == "cuda":
+            torch.set_float32_matmul_precision(before)
+
+
 def paged_rates(flow: Flow, storage: torch.dtype, compute: torch.dtype) -> list[PagedRate]:
     """What a page holds for each of the three rates. Of the encoder, which is 1 % of it, all is kept in float32."""
     token, frame, solve = rate_memories(flow)
@@ -378,7 +398,13 @@ def _parted(turns: Sequence[Turn[PagedState]], taken: list[int]) -> tuple[list[_
         pages = taken[begin : begin + _blocks(turn)]
         begin += len(pages)
         own.append(pages)
-        blocks += [_Block(turn, number, [*turn.state.pages, *pages]) for number in range(len(pages))]
+        if pages:
+            tokens = (
+                torch.cat([turn.tokens, turn.ahead]).clamp(min=0).int().numpy()
+            )  # as `Flow.embed_tokens` has it
+            blocks += [
+                _Block(turn, number, tokens, [*turn.state.pages, *pages]) for number in range(len(pages))
+            ]
     return blocks, own
 
 

@@ -18,8 +18,9 @@ from torch import Tensor
 from studio.models.flow.paged.attention import Sight
 from studio.models.flow.paged.slots import Slots
 
-PROGRAMS_PER_HEAD = 16
-"""Slots times splits: enough programs for every core of a large GPU, of 2 lanes and 8 heads each."""
+SPLITS = ((2, 16), (16, 4))
+"""Up to so many slots, pages are split among so many programs: enough of them for every core of a large GPU, of 2 lanes
+and 8 heads each. Few cases, since each is a kernel to be built."""
 LARGEST_8_BIT = tl.constexpr(448.0)
 
 
@@ -66,17 +67,17 @@ def _kept(x, CLAMP: tl.constexpr, STORAGE: tl.constexpr):
 @triton.jit
 def _seen(q, k, v, visible, nearness, scale, top, total, mixed):
     """Take the keys of one block into a running softmax. visible: [keys]; nearness: [queries, keys] or 0."""
-    scores = tl.dot(q, tl.trans(k), input_precision="ieee") + nearness
+    scores = tl.dot(q, tl.trans(k), input_precision="tf32x3") + nearness
     scores = tl.where(visible[None, :], scores * scale, float("-inf"))
     higher = tl.maximum(top, tl.max(scores, 1))
     weights = tl.exp(scores - higher[:, None])
     shrink = tl.exp(top - higher)
     total = total * shrink + tl.sum(weights, 1)
-    mixed = mixed * shrink[:, None] + tl.dot(weights.to(q.dtype), v, input_precision="ieee")
+    mixed = mixed * shrink[:, None] + tl.dot(weights.to(q.dtype), v, input_precision="tf32x3")
     return higher, total, mixed
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["distance_row", "distance_head", "first_distance"])
 def _attend(
     query, query_lane, query_row, key, value, key_lane, key_row, kept, table, pages, follows, here, record,
     distances, distance_row, distance_head, first_distance, out, sums, tops, scale,
@@ -204,7 +205,7 @@ def attend(
         "LANES": lanes, "HEADS": heads, "BLOCK": block, "BLOCK_ROOM": max(16, triton.next_power_of_2(block)),
         "WIDTH": width, "WIDTH_ROOM": max(16, triton.next_power_of_2(width)),
     }  # fmt: skip
-    splits = max(1, PROGRAMS_PER_HEAD // slots.count)
+    splits = next((splits for most, splits in SPLITS if slots.count <= most), 1)
     out = query.new_empty(lanes, rows, heads * width)
     if splits > 1:
         parts = query.new_empty(splits, lanes, rows, heads, width, dtype=torch.float32)

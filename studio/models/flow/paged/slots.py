@@ -38,12 +38,12 @@ Floats = NDArray[np.float32]
 class BlockSlot:
     """One block to be computed.
 
-    tokens: int [n] of the block and up to 3 after it; frames: of the block that are real, 1 to 50.
+    tokens: [n] of the block and up to 3 after it, none below 0; frames: of the block that are real, 1 to 50.
     pages: of the stream up to this block, its own last. prompt_mel: [up to 50, 80], zeros follow. follows: how many
     slots right before compute blocks of the same stream.
     """
 
-    tokens: NDArray[np.int64]
+    tokens: Ints
     frames: int
     pages: Sequence[int]
     speaker: Floats  # [80]
@@ -98,6 +98,9 @@ class SlotBuffer:
         if self._copied is not None:
             self._copied.synchronize()  # the host's side is read until then
         self._ints[:count] = 0
+        if blocks:
+            self._ints[: len(blocks), : Slots.TOKENS] = [_heading(block) for block in blocks]
+            self._ints[: len(blocks), Slots.TOKENS : Slots.TABLE] = NO_TOKEN
         for number, block in enumerate(blocks):
             self._fill(number, block)
         padding = self._ints[len(blocks) : count]
@@ -110,18 +113,16 @@ class SlotBuffer:
             self._copied.record()
 
     def _fill(self, number: int, block: BlockSlot) -> None:
-        record, pages = self._ints[number], block.pages
-        record[Slots.OWN] = pages[-1]
-        record[Slots.BEFORE] = pages[-2] if len(pages) > 1 else NOTHING
-        record[Slots.FOLLOWS] = block.follows
-        record[Slots.COUNT] = len(pages)
-        record[Slots.TOKENS_HERE] = block.frames // FRAMES_PER_TOKEN
-        record[Slots.FRAMES_HERE] = block.frames
-        record[Slots.BLOCK] = len(pages) - 1
-        tokens = record[Slots.TOKENS : Slots.TABLE]
-        tokens[: len(block.tokens)] = block.tokens.clip(min=0)  # as `Flow.embed_tokens` has it
-        tokens[len(block.tokens) :] = NO_TOKEN
+        record, floats, pages = self._ints[number], self._floats[number], block.pages
+        record[Slots.TOKENS : Slots.TOKENS + len(block.tokens)] = block.tokens
         record[Slots.TABLE : Slots.TABLE + len(pages)] = pages[::-1]
-        floats = self._floats[number]
         floats[Slots.SPEAKER : Slots.PROMPT] = block.speaker
-        floats[Slots.PROMPT : Slots.PROMPT + block.prompt_mel.size] = block.prompt_mel.ravel()
+        if block.prompt_mel.size:
+            floats[Slots.PROMPT : Slots.PROMPT + block.prompt_mel.size] = block.prompt_mel.ravel()
+
+
+def _heading(block: BlockSlot) -> tuple[int, ...]:
+    """The fields before `Slots.TOKENS`, in their order."""
+    pages, frames = block.pages, block.frames
+    before = pages[-2] if len(pages) > 1 else NOTHING
+    return (pages[-1], before, block.follows, len(pages), frames // FRAMES_PER_TOKEN, frames, len(pages) - 1)
