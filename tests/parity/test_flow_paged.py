@@ -39,10 +39,9 @@ def paged(flow: Flow) -> PagedFlow:
 
 
 @pytest.fixture(autouse=True)
-def _every_page_comes_back(request: pytest.FixtureRequest) -> Iterator[None]:
+def _every_page_comes_back(paged: PagedFlow) -> Iterator[None]:
     yield
-    pool = request.getfixturevalue("paged").pool
-    assert pool.figures().free == pool.pages
+    assert paged.pool.figures().free == paged.pool.pages
 
 
 def snr_db(got: torch.Tensor, expected: torch.Tensor) -> float:
