@@ -1,5 +1,5 @@
 # mypy: disallow-untyped-defs=False
-"""The functions of `estimator.py` as Triton kernels. Numbers are float32 inside, as in torch's own norms."""
+"""What lies between the products of the estimator as Triton kernels; see `estimator`. Numbers are float32 inside."""
 
 from __future__ import annotations
 
