@@ -1,6 +1,7 @@
 """What the networks ask of pages, in plain torch: windows and attention.
 
-`kernels` does the same on a GPU. Shapes are fixed by the number of slots and by how many pages are looked at; nothing is read back to the host.
+`kernels` does the same on a GPU. Shapes are fixed by the number of slots and by how many pages are looked at;
+nothing is read back to the host.
 
 Axes: G lanes, S slots, T frames of a block, N = S * T, H heads, D width of a head, C channels, P pages.
 """

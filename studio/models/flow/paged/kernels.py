@@ -1,7 +1,8 @@
 # mypy: disallow-untyped-defs=False
 """Windows and attention over pages as Triton kernels: nothing is gathered, and one graph serves any length.
 
-The functions are those of `attention`, which see. Imported where a GPU is used, or to be run by Triton's interpreter; a machine without either has no triton.
+The functions are those of `attention`, which see. Imported where a GPU is used, or to be run by Triton's interpreter; a
+machine without either has no triton.
 
 Axes as in `attention.py`.
 """
