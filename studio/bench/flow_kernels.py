@@ -48,8 +48,9 @@ def differences(
         also = raw(kept).clone().view(kept_as)
         span = sight.pages * BLOCK_FRAMES + BLOCK_FRAMES - 1
         scores = drawn(heads, rows, span) if name == "relative" else None
-        got = kernels.attend(*qkv.unbind(2), kept, sight, scores)
-        expected = attention.attend(*qkv.unbind(2), also, sight, scores)
+        query, key, value = qkv.unbind(2)
+        got = kernels.attend(query, key, value, kept, sight, scores)
+        expected = attention.attend(query, key, value, also, sight, scores)
         tell(name, got[:, :real], expected[:, :real])
         found[f"{name}_pages"] = float((raw(kept)[2:] != raw(also)[2:]).sum())
     x, edges = drawn(2, rows, 256).to(compute), drawn(PAGES, 2, 2, 256).to(compute)

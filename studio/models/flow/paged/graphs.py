@@ -17,7 +17,10 @@ class Graphs:
         self.replaying = device.type == "cuda"
         """Whether captured work is replayed; else all work runs as it is, for comparing."""
         self._graphs: dict[Hashable, torch.cuda.CUDAGraph] = {}
-        self._memory = torch.cuda.graph_pool_handle() if self.replaying else None
+        if self.replaying:
+            self._memory = torch.cuda.graph_pool_handle()
+            # One stream for all runs before a capture: what was freed on a stream is taken there again.
+            self._beside = torch.cuda.Stream()
 
     def __len__(self) -> int:
         return len(self._graphs)
@@ -33,11 +36,9 @@ class Graphs:
         """Run the work once as it is, which builds its kernels and takes what it keeps, then record it."""
         if not self.replaying or key in self._graphs:
             return
-        beside = torch.cuda.Stream()
-        beside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(beside):
+        self._beside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._beside):
             work()
-        torch.cuda.current_stream().wait_stream(beside)
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
         # Other threads of the worker (the prompt encoder) may use the device meanwhile.
