@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from studio.models.flow import Flow
 from studio.models.flow.paged import PagedFlow, PagedState, PoolFull
@@ -252,6 +253,31 @@ def test_thirty_seconds_in_hops_equal_one_whole_solve(flow: Flow, paged: PagedFl
     voice, spoken = Voice(28), tokens(750)
     got = play(paged, opened(paged, voice, 3), spoken, [28, 25, 50, 100, 100, 100, 100, 100, 100])
     assert_same(got, voice.whole(flow, spoken, 3))
+
+
+class Operations(TorchDispatchMode):
+    """Names of all that torch does within."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        self.names.add(str(operation))
+        return operation(*args, **(kwargs or {}))
+
+
+HOST = ("scalar_tensor", "local_scalar", "item", "lift_fresh", "nonzero", "unique", "masked_select")
+"""What copies between host and device, or has a shape that depends on values: none may stand in a CUDA graph."""
+
+
+def test_no_stage_reads_or_feeds_the_host(paged: PagedFlow) -> None:
+    """A number beside a tensor in torch.where was copied to the device, which no capture allows."""
+    for work in (paged._encode, paged._solve):
+        with torch.no_grad(), Operations() as done:
+            work(2, 8)
+        assert len(done.names) > 20
+        assert not [name for name in done.names if any(word in name for word in HOST)]
 
 
 def test_cosyvoice3_streams_over_pages_as_well(paged: PagedFlow) -> None:

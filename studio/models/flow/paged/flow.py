@@ -300,7 +300,7 @@ class PagedFlow:
     def _encode_slots(self, count: int, pages: int) -> None:
         slots, encoder = self._slots.slots(count), self.flow.encoder
         embedded = encoder.embed(self.flow.embed_tokens(slots.tokens))  # [S, 28, C]
-        embedded = torch.where((slots.tokens >= 0)[..., None], embedded, 0.0)
+        embedded = embedded.masked_fill((slots.tokens < 0)[..., None], 0.0)
         window = windows(embedded, LOOKAHEAD_TOKENS + 1).flatten(0, 1)[None]  # [1, 25 S, 4 C]
         tokens = Sight(slots, slots.tokens_here, BLOCK_TOKENS, pages)
         frames = Sight(slots, slots.frames_here, BLOCK_FRAMES, pages)
