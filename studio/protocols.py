@@ -152,6 +152,12 @@ class Token2WavStats:
     voices_cached: int = 0
     rows_uncached: int = 0
     """Rows that are computed from their first token at each step, since memory was full."""
+    flow_pages: int = 0
+    """Pages of the flow's pool, of a second of a prompt or of speech each; 0 where the flow keeps no pages."""
+    flow_pages_free: int = 0
+    flow_pages_shared: int = 0
+    """Pages that more than one holds: a voice and its rows, or rows of one voice."""
+    flow_page_bytes: int = 0
 
 
 class Token2Wav(Protocol):

@@ -15,6 +15,8 @@ from torch import Tensor
 
 from studio.speech import Float32
 
+SAMPLES_BITS = 23
+"""The largest step that pinned memory is kept for has 2 ** 22 samples: three minutes."""
 BAD_MEL = "the mel is not finite"
 BAD_SOUND = "the sound is not finite"
 
@@ -41,6 +43,14 @@ def fetch(
         if not mel_is_good.all() or not _is_finite(sound)
     }
     return {n: sound for n, sound in zip(waves, sounds, strict=True) if n not in problems}, problems
+
+
+def reserve(device: torch.device) -> None:
+    """On a GPU take pinned memory for steps of any size, two of each, since to get some takes milliseconds."""
+    if device.type == "cuda":
+        sizes = [1 << bits for bits in range(16, SAMPLES_BITS)]
+        kept = [torch.empty(size, pin_memory=True) for size in sizes for _ in range(2)]
+        del kept  # into torch's own store, which gives it out again
 
 
 def _is_finite(sound: Float32) -> bool:

@@ -62,11 +62,13 @@ class Runs:
     """Stages of a step, run over as many rows at once as may be.
 
     joint: whether a row may share a run. relieve: makes room after a run that found none, or raises OutOfMemory.
+    fitting: the leading rows of a run that there is room for.
     """
 
     ladder: Ladder
     joint: Callable[[RowStep], bool]
     relieve: Callable[[Sequence[RowStep]], None]
+    fitting: Callable[[Sequence[RowStep]], list[RowStep]] = list
 
     def computed(
         self, rows: Sequence[RowStep], compute: Compute, stage: str, errors: dict[str, str]
@@ -100,7 +102,7 @@ class Runs:
 
     def _next(self, waiting: Sequence[RowStep], alone: Collection[str]) -> list[RowStep]:
         joint = [row for row in waiting if row.row_id not in alone and self.joint(row)]
-        return joint[: self.ladder.most_rows] or [waiting[0]]
+        return self.fitting(joint[: self.ladder.most_rows]) or [waiting[0]]
 
 
 def out_of_memory() -> OutOfMemory:

@@ -8,22 +8,24 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from studio.backends.torch_fetch import fetch
+from studio.backends.torch_fetch import fetch, reserve
 from studio.backends.torch_ladder import Ladder, Runs, out_of_memory
+from studio.backends.torch_pages import PageTurns
 from studio.backends.torch_row import TorchRow
+from studio.backends.torch_seams import StreamFlow, StreamVocoder
 from studio.backends.torch_spans import Spans
 from studio.backends.torch_voices import TorchVoices
-from studio.models.flow import Flow
+from studio.models.flow.paged import PagedFlow
 from studio.models.flow.sizes import BLOCK_FRAMES
-from studio.models.hift import CausalHift, Hift
+from studio.models.hift.window import WindowedHift, WindowState
 from studio.models.weights import WeightsError
-from studio.protocols import RowStep, StepResult, Token2WavStats
+from studio.protocols import Clock, RowStep, StepResult, Token2WavStats
 from studio.speech import (
     BLOCK_TOKENS,
     LOOKAHEAD_TOKENS,
@@ -38,6 +40,8 @@ TURN_BLOCKS = 1
 """Blocks of a voice's prompt in one turn while rows are open: as long as a step, so that streams go on."""
 TURN_BLOCKS_ALONE = 2
 """The same with no row open: a fifth less a block on a CPU; four cost no less, and a newcomer would wait longer."""
+TURN_BLOCKS_IN_PAGES = 32
+"""On a GPU the blocks of a prompt lie in one pack and cost little more than one: nearly every prompt is one turn."""
 
 WARM_UP_TOKENS = 2 * BLOCK_TOKENS
 
@@ -49,42 +53,42 @@ class TorchToken2Wav:
 
     def __init__(
         self,
-        flow: Flow,
-        hift: Hift | CausalHift,
+        flow: StreamFlow,
+        hift: StreamVocoder,
         *,
-        device: str = "cpu",
         voice_cache: int = 16,
         voice_cache_bytes: int = 0,
         pool_bytes: int = 0,
         storage: torch.dtype = torch.float32,
+        clock: Clock = time.monotonic,
     ) -> None:
-        """pool_bytes: of the caches of rows and voices, 0 for no bound; beyond it caches are computed again. storage:
-        float32 or float16, in which keys and values of the flow are kept."""
+        """flow, hift: on their device, ready for inference. pool_bytes: of the caches of rows and voices, 0 for no
+        bound; beyond it caches are computed again. storage: in which keys and values of the flow are kept. A paged flow
+        has both of its own."""
         if hift.config.sample_rate_hz != SAMPLE_RATE_HZ or hift.config.samples_per_frame != MEL_HOP_SAMPLES:
             found = hift.config.samples_per_frame
             raise WeightsError(f"hift: ups makes {found} samples a mel frame, not {MEL_HOP_SAMPLES}")
-        self._device = torch.device(device)
-        self._flow = flow.to(self._device).eval()
-        self._hift = hift.to(self._device).eval().fold_weight_norm()
+        self._flow = flow
+        self._hift = hift
+        self._clock = clock
         self._voices = TorchVoices(self._flow, voice_cache, voice_cache_bytes, storage)
         self._pool_bytes = pool_bytes
         self._rows: dict[str, TorchRow] = {}
         self._ladder = Ladder()
-        self._runs = Runs(self._ladder, lambda row: self._rows[row.row_id].joint, self._relieve)
+        self._turns: PageTurns | None = None
+        if isinstance(flow, PagedFlow):
+            self._turns = PageTurns(flow, self._rows, self._rewind, self._evict_voices, clock)
+        fitting = list if self._turns is None else self._turns.fitting
+        joint = Runs(self._ladder, lambda row: self._rows[row.row_id].joint, self._relieve)
+        self._vocoder_runs, self._flow_runs = joint, replace(joint, fitting=fitting)
         self._steps = self._rows_stepped = 0
         self._step_seconds = self._audio_seconds = 0.0
-        self.flow_frame_bytes = 0
-        """What the flow keeps of a mel frame, of a prompt or spoken; known after `warm_up`."""
+        self._frame_bytes = 0  # that the flow keeps, of a prompt or spoken; known after `warm_up`
 
     @property
     def speech_codes(self) -> int:
         """Speech tokens that the flow knows; the speech LM must know as many."""
         return self._flow.config.speech_tokens
-
-    @property
-    def flow_steps(self) -> int:
-        """Euler steps of a solve."""
-        return self._flow.steps
 
     def prepare(self, voice: VoicePrompt) -> bool:
         """Compute a few blocks of a voice's prompt ahead of `open`; gives whether the voice is ready now.
@@ -92,6 +96,8 @@ class TorchToken2Wav:
         One that there is no memory for counts as ready: its rows are computed without its cache.
         """
         blocks = TURN_BLOCKS if self._rows else TURN_BLOCKS_ALONE
+        if isinstance(self._flow, PagedFlow) and self._flow.device.type == "cuda":
+            blocks = TURN_BLOCKS_IN_PAGES
         try:
             return self._with_room(lambda: self._voices.prepare(voice, blocks))
         except torch.OutOfMemoryError:
@@ -111,12 +117,16 @@ class TorchToken2Wav:
         except torch.OutOfMemoryError:
             self._ladder.take("recompute")
             self._voices.give_up(voice.key)
-        self._rows[row_id] = row = TorchRow(voice, state, self._hift.open(seed))
+        self._rows[row_id] = row = TorchRow(voice, state, self._hift.open(seed), stepped_s=self._clock())
         return row.first_block_tokens
 
     def drop(self, row_id: str) -> None:
         """Forget a row; unknown ids are ignored."""
-        self._rows.pop(row_id, None)
+        if (row := self._rows.pop(row_id, None)) is None:
+            return
+        row.release()
+        if isinstance(self._hift, WindowedHift) and isinstance(row.hift, WindowState):
+            self._hift.release(row.hift)
 
     @torch.inference_mode()
     def step(self, rows: Sequence[RowStep]) -> list[StepResult]:
@@ -129,17 +139,18 @@ class TorchToken2Wav:
         errors: dict[str, str] = {row.row_id: "no such row" for row in rows if row.row_id not in self._rows}
         self._keep_within_pool()
         known = [row for row in rows if row.row_id not in errors]
-        spans = Spans(self._device)
-        mels = self._runs.computed(known, self._solve, "flow", errors)
+        going = self._going(known)
+        spans = Spans(self._flow.device)
+        mels = self._flow_runs.computed(going, self._solve, "flow", errors)
         spans.mark()
-        for step in known:
-            self._rows[step.row_id].took(step)
-        heard = [row for row in known if row.row_id in mels]
-        waves = self._runs.computed(heard, lambda run: self._vocode(run, mels), "vocoder", errors)
+        heard = [row for row in going if row.row_id in mels]
+        waves = self._vocoder_runs.computed(heard, lambda run: self._vocode(run, mels), "vocoder", errors)
         spans.mark()
         # The host waits for the device here alone: a row that is not finite harms no other on its way.
         samples, bad = fetch(mels, waves)
         errors |= bad
+        for row_id in {row.row_id for row in known} - {row.row_id for row in going}:
+            samples[row_id] = np.zeros(0, np.float32)
         results = [StepResult(row.row_id, samples.get(row.row_id), errors.get(row.row_id)) for row in rows]
         for row in rows:
             if row.final or row.row_id in errors:
@@ -162,36 +173,97 @@ class TorchToken2Wav:
             state_bytes=sum(row.bytes for row in rows) + self._voices.bytes,
             voices_cached=len(self._voices),
             rows_uncached=sum(row.flow is None for row in rows),
+            **self._pages(),
         )
 
-    def warm_up(self) -> None:
-        """Run one short row, so that the first listener does not pay for kernels being chosen and memory taken."""
+    def _pages(self) -> dict[str, int]:
+        if not isinstance(self._flow, PagedFlow):
+            return {}
+        found = self._flow.pool.figures()
+        return {
+            "flow_pages": found.pages, "flow_pages_free": found.free, "flow_pages_shared": found.shared,
+            "flow_page_bytes": found.page_bytes,
+        }  # fmt: skip
+
+    def warm_up(self, progress: Callable[[float], None] = lambda done: None) -> None:
+        """Capture the graphs of all shapes and run short rows, so that the first listener does not pay for kernels
+        being chosen and memory taken. progress: told what part is done, 0..1."""
+        if isinstance(self._flow, PagedFlow):
+            self._flow.warm_up()
+        progress(0.6)
+        if isinstance(self._hift, WindowedHift):
+            self._hift.warm_up()
+        reserve(self._flow.device)
+        progress(0.9)
         voice = VoicePrompt(
             "warm-up", "", np.zeros(WARM_UP_TOKENS, np.int32), np.full((2 * WARM_UP_TOKENS, MEL_BINS), -6, np.float32),
             np.ones(SPEAKER_DIM, np.float32),
         )  # fmt: skip
-        first = self.open("warm-up", voice, 0)
-        tokens = np.zeros(first, np.int32)
-        self.step([RowStep("warm-up", tokens, np.zeros(LOOKAHEAD_TOKENS, np.int32), False)])
+        for rows in (1, 3) if self._flow.device.type == "cuda" else (1,):
+            ids = [f"warm-up {number}" for number in range(rows)]
+            first = max(self.open(row_id, voice, 0) for row_id in ids)
+            begin = np.zeros(first, np.int32), np.zeros(LOOKAHEAD_TOKENS, np.int32)
+            rest = np.zeros(BLOCK_TOKENS, np.int32), np.zeros(0, np.int32)
+            self.step([RowStep(row_id, *begin, False) for row_id in ids])
+            self.step([RowStep(row_id, *rest, True) for row_id in ids])
         cached = self._voices.get(voice)
-        self.flow_frame_bytes = cached.bytes // max(1, cached.frames)
-        self.step([RowStep("warm-up", np.zeros(BLOCK_TOKENS, np.int32), np.zeros(0, np.int32), True)])
+        self._frame_bytes = cached.bytes // max(1, cached.frames)
         self._voices.forget(voice.key)
         self._steps = self._rows_stepped = 0
         self._step_seconds = self._audio_seconds = 0.0
+
+    def facts(self) -> dict[str, Any]:
+        """What planner and page read of it, once it is warm."""
+        found: dict[str, Any] = {"flow_steps": self._flow.steps, "flow_frame_bytes": self._frame_bytes}
+        if not isinstance(self._flow, PagedFlow):
+            return found | {"flow_cache": "grown"}
+        types = {"flow_precision": self._flow.pool.stores[-1].keys_values.dtype, "flow_dtype": self._flow.compute}
+        return found | {
+            "flow_cache": "pages", **{name: str(of).removeprefix("torch.") for name, of in types.items()},
+            **self._pages(), "flow_graphs": len(self._flow.graphs),
+        }  # fmt: skip
 
     def _relieve(self, run: Sequence[RowStep]) -> None:
         """Give up the next thing for the sake of memory, the cheapest first. Raises OutOfMemory if none is left."""
         row = self._rows[run[0].row_id]
         if len(run) > 1:
             self._ladder.halve(len(run))
-        elif self._voices.evict(self._voices_in_use()):
-            self._ladder.take("forget_voices")
+        elif self._evict_voices():
+            pass
         elif row.flow is not None and not row.small_hops:
             row.small_hops = True
             self._ladder.take("smaller_hop")
         elif not self._forget_largest():
             raise out_of_memory()
+
+    def _going(self, steps: Sequence[RowStep]) -> Sequence[RowStep]:
+        """The steps but for those that wait for pages, whose tokens their rows keep."""
+        put_off = self._turns.waiting(steps) if self._turns else []
+        if not put_off:
+            return steps
+        self._ladder.take("smaller_batch")
+        for step in put_off:
+            self._rows[step.row_id].waits(step)
+        waiting = {step.row_id for step in put_off}
+        return [step for step in steps if step.row_id not in waiting]
+
+    def _rewind(self, row: TorchRow) -> None:
+        """Give a row's pages back; the flow computes its frames again when there are pages once more."""
+        self._ladder.take("recompute")
+        row.release()
+        try:
+            prompt = self._voices.get(row.voice)
+        except torch.OutOfMemoryError:
+            self._voices.give_up(row.voice.key)  # from now on it is computed without a cache
+            return
+        row.rewind(self._flow.open(prompt))
+
+    def _evict_voices(self, *used: str) -> bool:
+        """Forget the voices that no row uses, but for some; whether there were any."""
+        evicted = self._voices.evict({*used, *self._voices_in_use()})
+        if evicted:
+            self._ladder.take("forget_voices")
+        return evicted
 
     def _voices_in_use(self) -> set[str]:
         return {row.voice.key for row in self._rows.values() if row.flow is not None}
@@ -201,7 +273,7 @@ class TorchToken2Wav:
         cached = [row for row in self._rows.values() if row.flow is not None]
         if not cached:
             return False
-        max(cached, key=lambda row: row.bytes).flow = None
+        max(cached, key=lambda row: row.bytes).release()
         self._ladder.take("recompute")
         if torch.cuda.is_initialized():
             torch.cuda.empty_cache()
@@ -210,13 +282,11 @@ class TorchToken2Wav:
     def _keep_within_pool(self) -> None:
         """Before a step: caches of rows and voices within their pool, if there is one."""
         while self._pool_bytes and self.stats().state_bytes > self._pool_bytes:
-            if self._voices.evict(self._voices_in_use()):
-                self._ladder.take("forget_voices")
-            elif not self._forget_largest():
+            if not self._evict_voices() and not self._forget_largest():
                 return
 
     def _with_room(self, compute: Callable[[], T], *used: str) -> T:
-        """Compute; where a GPU's memory is full, once more without the voices that no row uses.
+        """Compute; where memory is full, once more without the voices that no row uses, and with the pages of rows.
 
         used: voices besides. compute leaves all as it was when it fails.
         """
@@ -225,20 +295,28 @@ class TorchToken2Wav:
         except torch.OutOfMemoryError:
             pass
         # Out of the handler, whose error holds on to the tensors of the failed try.
-        if self._voices.evict({*used, *self._voices_in_use()}):
-            self._ladder.take("forget_voices")
+        self._evict_voices(*used)
+        for row in self._turns.others() if self._turns else ():
+            try:
+                return compute()
+            except torch.OutOfMemoryError:
+                pass
+            self._rewind(row)
         return compute()
 
     def _solve(self, run: Sequence[RowStep]) -> list[Tensor]:
         """New mel frames [80, F] of each row."""
         rows = [self._rows[step.row_id] for step in run]
         if not rows[0].joint:
-            return [rows[0].solve_alone(self._flow, run[0])]
+            mels = [rows[0].solve_alone(self._flow, run[0])]
+            rows[0].took(run[0])
+            return mels
         states = [row.flow for row in rows if row.flow is not None]
         new = [row.new_tokens(step) for row, step in zip(rows, run, strict=True)]
-        mels = self._flow.step(states, new, [step.final for step in run])
-        for row, mel in zip(rows, mels, strict=True):
-            row.frames += mel.shape[1]
+        given = self._flow.step(states, new, [step.final for step in run])
+        mels = [row.gave(mel) for row, mel in zip(rows, given, strict=True)]
+        for row, step in zip(rows, run, strict=True):
+            row.took(step)
         return mels
 
     def _vocode(self, run: Sequence[RowStep], mels: Mapping[str, Tensor]) -> list[Tensor]:

@@ -11,7 +11,7 @@ import gc
 import os
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -23,11 +23,12 @@ import yaml
 
 from studio.backends.gpu_turn import gpu_turn
 from studio.backends.serve import Handler, Report, Service, run_worker
+from studio.backends.torch_assembly import Assembly, assemble
 from studio.backends.torch_device import raise_if_lost
 from studio.backends.torch_rows import TorchToken2Wav
 from studio.backends.torch_upstream import UpstreamToken2Wav
 from studio.checkpoint import weight_file
-from studio.errors import CheckpointError, StudioError, Token2WavError
+from studio.errors import CheckpointError, SettingsError, StudioError, Token2WavError
 from studio.models import weights
 from studio.models.flow import Flow
 from studio.models.flow.sizes import FLOW_STEPS, GUIDANCE
@@ -40,40 +41,38 @@ if TYPE_CHECKING:
     from studio.models.prompt.encoder import OnnxPromptEncoder
 
 DEFAULT_HEAD_DIM = 64
-PRECISIONS = {"float32": torch.float32, "float16": torch.float16}
+ON_CPU = Assembly()
 
 
 def load_token2wav(
     folder: Path,
+    how: Assembly = ON_CPU,
     *,
-    device: str = "cpu",
-    voice_cache: int = 16,
-    voice_cache_bytes: int = 0,
-    pool_bytes: int = 0,
-    precision: str = "float32",
     flow_steps: int = FLOW_STEPS,
     guidance: float = GUIDANCE,
     upstream: bool = False,
 ) -> TorchToken2Wav | UpstreamToken2Wav:
     """Flow and vocoder of a checkpoint folder; upstream: streamed with upstream's faults, for comparing.
 
-    Raises: CheckpointError naming the file and the first bad key.
+    Raises: CheckpointError naming the file and the first bad key; SettingsError for a pool that holds nothing.
     """
     try:
         flow_file, hift_file = weight_file(folder, "flow"), weight_file(folder, "hift")
         flow = Flow.from_file(flow_file, _estimator_head_dim(folder), flow_steps, guidance)
         hift = load_hift(weights.read_tensors(hift_file), str(hift_file))
-        if upstream and isinstance(hift, Hift):
-            return UpstreamToken2Wav(flow, hift, device=device)
-        if upstream:
-            reason = "upstream_streaming is for CosyVoice2 alone; switch it off"
-            raise CheckpointError("checkpoint.misfit", file=hift_file.name, folder=folder, reason=reason)
-        return TorchToken2Wav(
-            flow, hift, device=device, voice_cache=voice_cache, voice_cache_bytes=voice_cache_bytes,
-            pool_bytes=pool_bytes, storage=PRECISIONS[precision],
-        )  # fmt: skip
     except weights.WeightsError as error:
         raise _as_studio_error(error, folder) from error
+    if upstream and isinstance(hift, Hift):
+        return UpstreamToken2Wav(flow, hift, device=how.device)
+    if upstream:
+        reason = "upstream_streaming is for CosyVoice2 alone; switch it off"
+        raise CheckpointError("checkpoint.misfit", file=hift_file.name, folder=folder, reason=reason)
+    try:
+        return assemble(flow, hift, how)
+    except weights.WeightsError as error:
+        raise _as_studio_error(error, folder) from error
+    except ValueError as error:
+        raise SettingsError("settings.bad", name="flow_pool_gib", value=how.pool_bytes / 2**30, reason=error) from None
 
 
 def _estimator_head_dim(folder: Path) -> int:
@@ -110,11 +109,7 @@ async def _setup(settings: dict[str, Any], report: Report) -> Service:
     with gpu_turn(Path(settings.get("cache_dir", folder)), device):
         token2wav = load_token2wav(
             folder,
-            device=device,
-            voice_cache=settings.get("voice_cache", 16),
-            voice_cache_bytes=int(settings.get("voice_cache_gib", 0) * 2**30),
-            pool_bytes=int(settings.get("flow_pool_gib", 0) * 2**30),
-            precision=settings.get("flow_precision", "float32"),
+            assembly_of(settings, device),
             flow_steps=settings.get("flow_steps", FLOW_STEPS),
             guidance=settings.get("guidance", GUIDANCE),
             upstream=settings.get("upstream_streaming", False),
@@ -124,9 +119,11 @@ async def _setup(settings: dict[str, Any], report: Report) -> Service:
     except weights.WeightsError as error:
         raise _as_studio_error(error, folder) from error
     presets = read_presets(folder)
-    report("stage.warming", 0.8)
+    report("stage.warming", 0.6)
     stepping = ThreadPoolExecutor(1, "token2wav")
-    await asyncio.get_running_loop().run_in_executor(stepping, token2wav.warm_up)
+    warming = partial(token2wav.warm_up, lambda done: report("stage.warming", 0.6 + 0.39 * done))
+    loaded_s = time.monotonic()
+    await asyncio.get_running_loop().run_in_executor(stepping, warming)
     # What is there now stays: a collection that walked through all of torch would hold up every stream.
     gc.collect()
     gc.freeze()
@@ -135,12 +132,24 @@ async def _setup(settings: dict[str, Any], report: Report) -> Service:
         "device": device,
         "shelf": shelf.path,
         "threads": threads,
-        "flow_steps": token2wav.flow_steps,
         "prompt_encoder": encoder.provider,
-        "flow_frame_bytes": token2wav.flow_frame_bytes,
+        **token2wav.facts(),
+        "warming_s": round(time.monotonic() - loaded_s, 2),
         "start_s": round(time.monotonic() - began_s, 2),
     }
     return Service(_handlers(token2wav, encoder, stepping, presets, shelf), facts=facts)
+
+
+def assembly_of(settings: Mapping[str, Any], device: str) -> Assembly:
+    """How the settings want flow and vocoder put together on a device."""
+    named = ("flow_cache", "flow_precision", "flow_dtype", "vocoder_tf32", "voice_cache")
+    return Assembly(
+        device,
+        pool_bytes=int(settings.get("flow_pool_gib", 0) * 2**30),
+        voice_cache_bytes=int(settings.get("voice_cache_gib", 0) * 2**30),
+        lm_share=settings.get("gpu_memory_utilization", 0.0),
+        **{name: settings[name] for name in named if name in settings},
+    )
 
 
 def _handlers(

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,9 +27,6 @@ logger = logging.getLogger(__name__)
 class UpstreamToken2Wav:
     """Rows by id; one hop for all of them, as upstream has it. Owner: the one thread that calls it."""
 
-    flow_frame_bytes = 0
-    """It keeps nothing of a frame."""
-
     def __init__(self, flow: Flow, hift: Hift, *, device: str = "cpu") -> None:
         self._device = torch.device(device)
         self._flow = flow.to(self._device).eval()
@@ -43,11 +41,11 @@ class UpstreamToken2Wav:
         """Speech tokens that the flow knows."""
         return self._flow.config.speech_tokens
 
-    @property
-    def flow_steps(self) -> int:
-        return self._flow.steps
+    def facts(self) -> dict[str, Any]:
+        """What planner and page read; it keeps nothing of a frame."""
+        return {"flow_steps": self._flow.steps, "flow_frame_bytes": 0}
 
-    def warm_up(self) -> None:
+    def warm_up(self, progress: Callable[[float], None]) -> None:
         """Nothing: there is no one to hurry for."""
 
     def prepare(self, voice: VoicePrompt) -> bool:

@@ -11,7 +11,9 @@ from collections.abc import Collection
 import torch
 from torch import Tensor
 
-from studio.models.flow import Flow, PromptFlowCache, PromptPreparation
+from studio.backends.torch_seams import StreamFlow
+from studio.models.flow import PromptFlowCache, PromptPreparation
+from studio.models.flow.paged import PagedFlow, PagedPreparation, PagedPrompt
 from studio.speech import LOOKAHEAD_TOKENS, VoicePrompt
 
 PROMPT_TAIL_TOKENS = LOOKAHEAD_TOKENS
@@ -30,14 +32,14 @@ class TorchVoices:
     """
 
     def __init__(
-        self, flow: Flow, most: int, most_bytes: int = 0, storage: torch.dtype = torch.float32
+        self, flow: StreamFlow, most: int, most_bytes: int = 0, storage: torch.dtype = torch.float32
     ) -> None:
         self._flow = flow
         self._storage = storage
         self._most = most
         self._most_bytes = most_bytes or _default_bytes(flow.device)
-        self._ready: OrderedDict[str, PromptFlowCache] = OrderedDict()
-        self._begun: dict[str, PromptPreparation] = {}
+        self._ready: OrderedDict[str, PromptFlowCache | PagedPrompt] = OrderedDict()
+        self._begun: dict[str, PromptPreparation | PagedPreparation] = {}
 
     def __len__(self) -> int:
         return len(self._ready)
@@ -59,37 +61,45 @@ class TorchVoices:
         del self._begun[voice.key]
         self._ready[voice.key] = preparation.cache()
         while len(self._ready) > 1 and (len(self._ready) > self._most or self.bytes > self._most_bytes):
-            self._ready.popitem(last=False)
+            self.forget(next(iter(self._ready)))
         return True
 
-    def get(self, voice: VoicePrompt) -> PromptFlowCache:
+    def get(self, voice: VoicePrompt) -> PromptFlowCache | PagedPrompt:
         """The voice's prompt; what is still missing of it is computed now."""
         self.prepare(voice)
         self._ready.move_to_end(voice.key)
         return self._ready[voice.key]
 
     def forget(self, key: str) -> None:
-        self._ready.pop(key, None)
+        _release(self._ready.pop(key, None))
 
     def evict(self, used: Collection[str]) -> bool:
         """Give the memory of all ready voices but the used ones back to the GPU; whether there were any."""
         unused = self._ready.keys() - set(used)
         for key in unused:
-            del self._ready[key]
-        torch.cuda.empty_cache()
+            self.forget(key)
+        if not isinstance(self._flow, PagedFlow):
+            torch.cuda.empty_cache()
         return bool(unused)
 
     def give_up(self, key: str) -> None:
         """Prepare a voice no further: there is no memory for it, or nobody waits for it."""
-        self._begun.pop(key, None)
+        _release(self._begun.pop(key, None))
 
-    def _begin(self, voice: VoicePrompt) -> PromptPreparation:
-        return self._flow.begin_prompt(
+    def _begin(self, voice: VoicePrompt) -> PromptPreparation | PagedPreparation:
+        preparation: PromptPreparation | PagedPreparation = self._flow.begin_prompt(
             *prompt_tensors(self._flow, voice), tail_tokens=PROMPT_TAIL_TOKENS, storage=self._storage
         )
+        return preparation
 
 
-def prompt_tensors(flow: Flow, voice: VoicePrompt) -> tuple[Tensor, Tensor, Tensor]:
+def _release(kept: PromptFlowCache | PagedPrompt | PromptPreparation | PagedPreparation | None) -> None:
+    """Give pages back; other memory goes with who held it."""
+    if isinstance(kept, PagedPrompt | PagedPreparation):
+        kept.release()
+
+
+def prompt_tensors(flow: StreamFlow, voice: VoicePrompt) -> tuple[Tensor, Tensor, Tensor]:
     """Speech tokens, mel and speaker embedding of a voice on the flow's device.
 
     Raises ValueError for a prompt of other models: on a GPU, its tokens would end the whole worker.

@@ -28,10 +28,14 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 COMMAND = [sys.executable, "-m", "studio.backends.torch_token2wav"]
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def worker(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[WorkerProcess]:
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["auto", "pages"])
+async def worker(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> AsyncIterator[WorkerProcess]:
     folder = write_token2wav(tmp_path_factory.mktemp("checkpoint"))
-    settings = {"model_dir": str(folder), "device": "cpu", "token2wav_threads": 1, "flow_steps": 4}
+    settings = {
+        "model_dir": str(folder), "device": "cpu", "token2wav_threads": 1, "flow_steps": 4, "flow_cache": request.param,
+    }  # fmt: skip
     made = WorkerProcess(COMMAND, "token2wav", settings)
     await made.start()
     await made.wait_ready()
@@ -45,6 +49,12 @@ def final(row_id: str, tokens: int) -> RowStep:
 
 async def test_setting_of_the_flows_steps_reaches_the_flow(worker: WorkerProcess) -> None:
     assert worker.state.facts["flow_steps"] == 4
+
+
+async def test_pages_of_the_flow_are_told(worker: WorkerProcess) -> None:
+    facts, stats = worker.state.facts, await Token2WavClient(worker).stats()
+    assert (stats.flow_pages, stats.flow_page_bytes) == (facts.get("flow_pages", 0), facts.get("flow_page_bytes", 0))
+    assert (stats.flow_pages > 0) == (facts["flow_cache"] == "pages") and facts["flow_frame_bytes"] > 0
 
 
 async def test_prompt_encoder_says_what_it_runs_on(worker: WorkerProcess) -> None:

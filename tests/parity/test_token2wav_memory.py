@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,24 +12,18 @@ import torch
 from studio.backends.torch_ladder import CALM_RUNS, UNBOUNDED_ROWS, Ladder
 from studio.backends.torch_rows import TorchToken2Wav
 from studio.errors import EngineDead
-from studio.models.flow import Flow, FlowState, stream
-from studio.models.hift import Hift
+from studio.models.flow import FlowState, stream
 from studio.protocols import RowStep
-from tests.parity.test_token2wav_torch import assert_same_sound, speak, speech, voice
+from tests.parity.test_token2wav_torch import assert_same_sound, mini, speak, speech, voice
 
 FULL = torch.OutOfMemoryError("scripted: full")
 NOTHING = np.zeros(0, np.int32)
 
 
 @pytest.fixture
-def make(weights: Callable[..., dict[str, torch.Tensor]]) -> Callable[..., TorchToken2Wav]:
-    """token2wav on mini random weights."""
-
-    def made(**how: object) -> TorchToken2Wav:
-        flow = Flow.from_tensors(weights("mini", "flow"), estimator_head_dim=32)
-        return TorchToken2Wav(flow, Hift.from_state(weights("mini", "hift")), voice_cache=2, **how)  # type: ignore[arg-type]
-
-    return made
+def make() -> Callable[..., TorchToken2Wav]:
+    """token2wav on mini random weights, whose caches grow."""
+    return partial(mini, "grown")
 
 
 class Allocator:
@@ -193,8 +188,8 @@ def test_pool_bounds_what_rows_and_voices_keep(
 
 def test_caches_in_half_precision_take_half_the_memory(make: Callable[..., TorchToken2Wav]) -> None:
     sizes, sounds = [], []
-    for storage in (torch.float32, torch.float16):
-        token2wav = make(storage=storage)
+    for precision in ("float32", "float16"):
+        token2wav = make(flow_precision=precision)
         sounds.append(speak(token2wav, ROWS[:1], 60)[0])
         sizes.append(token2wav._voices.get(ROWS[0][0]).rates[2].kept.nbytes)
     assert sizes[1] * 2 == sizes[0]

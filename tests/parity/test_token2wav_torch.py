@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from studio.backends.torch_assembly import Assembly, assemble
 from studio.backends.torch_fetch import BAD_MEL, BAD_SOUND, fetch
 from studio.backends.torch_rows import TorchToken2Wav
 from studio.backends.torch_token2wav import _handlers, load_token2wav
@@ -23,11 +24,14 @@ from studio.engine.quality import FIRST_CHUNK_TOKENS
 from studio.engine.scheduler import Playback, RowScheduler
 from studio.errors import CheckpointError, EngineDead
 from studio.models.flow import Flow, stream
+from studio.models.flow.paged import PagedFlow
+from studio.models.flow.paged.pool import RESERVED
 from studio.models.flow.state import align_prompt
 from studio.models.hift import Hift
 from studio.protocols import RowStep
 from studio.shelf import ShelfWriter
 from studio.speech import LOOKAHEAD_TOKENS, SAMPLES_PER_TOKEN, VoicePrompt
+from tests.parity.conftest import synthetic_weights
 
 CODES = 243
 NOTHING = np.zeros(0, np.int32)
@@ -37,10 +41,29 @@ the fixtures' README says; mel and vocoder are held to tighter bounds by their o
 seconds. One block with a wrong look-ahead gives 0.96."""
 
 
+def mini(flow_cache: str, flow_steps: int = 10, pages: int = 200, **how: Any) -> TorchToken2Wav:
+    """token2wav on mini random weights. pages: those that its pool gives out, if it has one."""
+    flow = Flow.from_tensors(synthetic_weights("mini", "flow"), estimator_head_dim=32, steps=flow_steps)
+    hift = Hift.from_state(synthetic_weights("mini", "hift"))
+    if flow_cache == "pages":
+        page_bytes = PagedFlow.page_bytes_of(flow, torch.float32, torch.float32)
+        how["pool_bytes"] = (pages + RESERVED) * page_bytes
+    return assemble(flow, hift, Assembly(flow_cache=flow_cache, **{"voice_cache": 2} | how))
+
+
+@pytest.fixture(params=["grown", "pages"])
+def token2wav(request: pytest.FixtureRequest) -> TorchToken2Wav:
+    return mini(request.param)
+
+
 @pytest.fixture
-def token2wav(weights: Callable[..., dict[str, torch.Tensor]]) -> TorchToken2Wav:
-    flow = Flow.from_tensors(weights("mini", "flow"), estimator_head_dim=32)
-    return TorchToken2Wav(flow, Hift.from_state(weights("mini", "hift")), voice_cache=2)
+def grown() -> TorchToken2Wav:
+    return mini("grown")
+
+
+@cache
+def plain_hift() -> Hift:
+    return Hift.from_state(synthetic_weights("mini", "hift")).eval().fold_weight_norm()
 
 
 def voice(seed: int, tokens: int = 40) -> VoicePrompt:
@@ -87,7 +110,7 @@ def assert_same_sound(sound: np.ndarray, expected: np.ndarray) -> None:
 
 def whole(token2wav: TorchToken2Wav, prompt: VoicePrompt, tokens: list[int]) -> np.ndarray:
     """The same without any cache: one solve under the streaming mask, one pass of the vocoder."""
-    flow, hift = token2wav._flow, token2wav._hift
+    flow, hift = token2wav._flow, plain_hift()
     given = torch.from_numpy(prompt.speech_tokens.astype(np.int64)), torch.from_numpy(prompt.mel)
     prompt_tokens, prompt_mel = align_prompt(*given, PROMPT_TAIL_TOKENS)
     embedding = torch.from_numpy(prompt.speaker_embedding)
@@ -216,7 +239,7 @@ def test_voices_are_bounded_by_bytes_too_and_the_newest_stays(token2wav: TorchTo
 
 
 @pytest.fixture
-def failing(token2wav: TorchToken2Wav, monkeypatch: pytest.MonkeyPatch) -> list[Exception]:
+def failing(grown: TorchToken2Wav, monkeypatch: pytest.MonkeyPatch) -> list[Exception]:
     """What the flow's next steps raise, one each; and those of the prompts."""
     errors: list[Exception] = []
 
@@ -225,54 +248,52 @@ def failing(token2wav: TorchToken2Wav, monkeypatch: pytest.MonkeyPatch) -> list[
             raise errors.pop(0)
         return of(*args)
 
-    monkeypatch.setattr(token2wav._flow, "step", partial(step, of=token2wav._flow.step))
+    monkeypatch.setattr(grown._flow, "step", partial(step, of=grown._flow.step))
     monkeypatch.setattr(stream, "step", partial(step, of=stream.step))
     return errors
 
 
 def test_where_the_gpu_s_memory_is_full_voices_not_in_use_are_forgotten_once(
-    token2wav: TorchToken2Wav, failing: list[Exception]
+    grown: TorchToken2Wav, failing: list[Exception]
 ) -> None:
     tokens, full = speech(0, 26), torch.OutOfMemoryError("full")
-    expected = whole(token2wav, voice(0), tokens)
-    token2wav.prepare(voice(1))
-    token2wav.open("row", voice(0), 7)
+    expected = whole(grown, voice(0), tokens)
+    grown.prepare(voice(1))
+    grown.open("row", voice(0), 7)
     failing.append(full)
-    (result,) = token2wav.step([RowStep("row", np.array(tokens, np.int32), np.zeros(0, np.int32), True)])
+    (result,) = grown.step([RowStep("row", np.array(tokens, np.int32), np.zeros(0, np.int32), True)])
     assert result.error is None and result.samples is not None
     assert_same_sound(result.samples, expected)
-    assert list(token2wav._voices._ready) == ["voice 0"]
+    assert list(grown._voices._ready) == ["voice 0"]
     failing.append(full)
-    while not token2wav.prepare(voice(2)):  # its tokens were not lost in the failed try
+    while not grown.prepare(voice(2)):  # its tokens were not lost in the failed try
         pass
-    again = TorchVoices(token2wav._flow, 1).get(voice(2))
-    assert torch.equal(token2wav._voices.get(voice(2)).rates[2].kept, again.rates[2].kept)
+    again = TorchVoices(grown._flow, 1).get(voice(2))
+    assert torch.equal(grown._voices.get(voice(2)).rates[2].kept, again.rates[2].kept)
 
 
 def test_fault_of_the_gpu_ends_the_worker_and_any_other_error_the_row(
-    token2wav: TorchToken2Wav, failing: list[Exception], monkeypatch: pytest.MonkeyPatch
+    grown: TorchToken2Wav, failing: list[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lost() -> None:
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
     row = RowStep("row", np.array(speech(0, 60), np.int32), np.zeros(0, np.int32), True)
-    token2wav.open("row", voice(0), 7)
+    grown.open("row", voice(0), 7)
     failing.append(RuntimeError("of this row"))
-    assert token2wav.step([row])[0].error == "flow: of this row"
-    token2wav.open("row", voice(0), 7)
+    assert grown.step([row])[0].error == "flow: of this row"
+    grown.open("row", voice(0), 7)
     failing.append(torch.AcceleratorError("illegal"))
     with pytest.raises(EngineDead):
-        token2wav.step([row])
+        grown.step([row])
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.cuda, "synchronize", lost)
     failing.append(RuntimeError("as it is told at first"))
     with pytest.raises(EngineDead):
-        token2wav.step([row])
+        grown.step([row])
 
 
-def test_voice_prepared_in_turns_between_steps_sounds_as_one_prepared_at_once(
-    token2wav: TorchToken2Wav, weights: Callable[..., dict[str, torch.Tensor]]
-) -> None:
+def test_voice_prepared_in_turns_between_steps_sounds_as_one_prepared_at_once(token2wav: TorchToken2Wav) -> None:
     newcomer, tokens = voice(1, tokens=103), speech(1, 60)
     assert token2wav.prepare(voice(0)) or token2wav.prepare(voice(0))
     token2wav.open("streaming", voice(0), 1)

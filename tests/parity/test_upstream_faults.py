@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from studio.backends.torch_rows import TorchToken2Wav
+from studio.backends.torch_assembly import Assembly, assemble
 from studio.backends.torch_upstream import UpstreamToken2Wav
 from studio.models.flow import Flow
 from studio.models.hift import Hift
@@ -55,7 +55,7 @@ def test_second_stream_waits_for_a_hundred_tokens_only_upstream(flow, hift, give
         waits.append(stream.next_chunk_tokens)
         _ = list(stream.push(given["token"], final=True))
     assert waits == [25 + 18, 100 + 68]
-    ours = TorchToken2Wav(flow, hift)
+    ours = assemble(flow, hift, Assembly())
     assert ours.open("first", voice_of(given), 0) == ours.open("second", voice_of(given), 0) <= 25
 
 

@@ -1,0 +1,100 @@
+"""Flow and vocoder put together for a device: on a GPU with pages and graphs, on a CPU with caches that grow.
+
+It reads no files; `torch_token2wav.py` does. What the choices sound like is measured in decision 0020.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from studio.backends.torch_rows import TorchToken2Wav
+from studio.errors import SettingsError
+from studio.models.flow import Flow
+from studio.models.flow.paged import PagedFlow
+from studio.models.flow.sizes import FlowConfig
+from studio.models.hift import CausalHift, Hift
+from studio.models.hift.window import WindowedHift
+
+TYPES = {
+    "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "fp8": torch.float8_e4m3fn,
+}  # fmt: skip
+ON_GPU = "bfloat16"
+"""What "auto" is in pages on a GPU, for keys and values and for computing."""
+WORK_BYTES = 2**30
+WORK_SHARE = 0.08
+"""Of a GPU beside all pools: two contexts, weights, graphs, the prompt encoder; 12 GB of 141."""
+CPU_POOL_BYTES = 2**30
+VOCODER_ROWS = 1024
+"""More than can be open: twice the most requests. They take 77 MB at full size."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    """The settings of the same names. pool_bytes, voice_cache_bytes: 0 for the usual size.
+
+    lm_share: of the GPU that the speech LM has or will take.
+    """
+
+    device: str = "cpu"
+    flow_cache: str = "auto"
+    flow_precision: str = "auto"
+    flow_dtype: str = "auto"
+    pool_bytes: int = 0
+    vocoder_tf32: bool = True
+    voice_cache: int = 16
+    voice_cache_bytes: int = 0
+    lm_share: float = 0.0
+
+    def paged(self, flow: Flow) -> bool:
+        """Whether the flow keeps pages."""
+        if self.flow_cache == "auto":
+            return self.device != "cpu" and isinstance(flow.config, FlowConfig)
+        return self.flow_cache == "pages"
+
+    def storage(self, paged: bool) -> torch.dtype:
+        """Type of the keys and values that the flow keeps."""
+        return TYPES[self._resolved(self.flow_precision, paged)]
+
+    def compute(self, flow: Flow) -> torch.dtype:
+        """Type that the flow's estimator computes in."""
+        mixes_by_itself = not isinstance(flow.config, FlowConfig)
+        return torch.float32 if mixes_by_itself else TYPES[self._resolved(self.flow_dtype, self.paged(flow))]
+
+    def _resolved(self, wanted: str, paged: bool) -> str:
+        if wanted != "auto":
+            return wanted
+        return ON_GPU if paged and self.device != "cpu" else "float32"
+
+
+def assemble(flow: Flow, hift: Hift | CausalHift, how: Assembly) -> TorchToken2Wav:
+    """Token2wav of both on their device; takes the memory of its pages. Raises ValueError if that is none,
+    SettingsError for types that do not go together."""
+    flow = flow.to(how.device).eval()
+    vocoder = hift.to(how.device).eval().fold_weight_norm()
+    paged = how.paged(flow)
+    if not paged and how.flow_dtype not in ("auto", "float32"):
+        raise SettingsError("settings.bad", name="flow_dtype", value=how.flow_dtype, reason="it needs flow_cache pages")
+    voices: dict[str, Any] = {"voice_cache": how.voice_cache, "voice_cache_bytes": how.voice_cache_bytes}
+    if not paged:
+        return TorchToken2Wav(flow, vocoder, pool_bytes=how.pool_bytes, storage=how.storage(paged), **voices)
+    pool = PagedFlow(
+        flow, pool_bytes=how.pool_bytes or _usual_pool_bytes(how), storage=how.storage(paged), compute=how.compute(flow)
+    )
+    if isinstance(vocoder, CausalHift):
+        return TorchToken2Wav(pool, vocoder, **voices)
+    return TorchToken2Wav(pool, WindowedHift(vocoder, max_rows=VOCODER_ROWS, tf32=how.vocoder_tf32), **voices)
+
+
+def _usual_pool_bytes(how: Assembly) -> int:
+    if how.device == "cpu":
+        return CPU_POOL_BYTES
+    free, total = torch.cuda.mem_get_info(how.device)
+    return gpu_pool_bytes(free, total, how.lm_share)
+
+
+def gpu_pool_bytes(free: int, total: int, lm_share: float) -> int:
+    """Bytes for all pages: a fixed share of the GPU, whoever of the two workers starts first, or what is left of it."""
+    return int(min(free, total * (1 - lm_share)) - WORK_BYTES - WORK_SHARE * total)
