@@ -110,6 +110,7 @@ class Admin {
       ["admin.page.cpu", number(now.cpu, 2), rest.processes.map((p) => `${p.name} ${p.cpu.toFixed(2)}`).join(" · ")],
       ["admin.page.memory", `${number(now.rss_mb, 0)} MB`, rest.processes.map((p) => `${p.name} ${p.rss_mb.toFixed(0)}`).join(" · ")],
       ["admin.page.state", token2wav ? `${(token2wav.state_bytes / 1e6).toFixed(1)} MB` : "–",
+        token2wav?.flow_pages && say("admin.page.flow_pages", { held: token2wav.flow_pages - token2wav.flow_pages_free, pages: token2wav.flow_pages, shared: token2wav.flow_pages_shared }),
         token2wav?.rows_uncached && say("admin.page.uncached", { rows: token2wav.rows_uncached })],
     ];
     this.part("figures").replaceChildren(...figures.map(([key, value, ...notes]) => figure(say(key), value, notes.filter(Boolean))));

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic import ValidationError
@@ -34,6 +34,14 @@ def worker_of(name: str) -> str | None:
     """The worker that must be started again for a change; None for one that acts on the next request."""
     info = table()[name]
     return WORKER_OF_GROUP.get(extra(info, "group")) if acts(name) == "restart" else None
+
+
+def workers_of(names: Collection[str], place: Place) -> tuple[str, ...]:
+    """The workers that must be started again for such a change. On a GPU token2wav takes what the LM's share leaves."""
+    found = {worker for name in names if (worker := worker_of(name))}
+    if place.device != "cpu" and "gpu_memory_utilization" in names:
+        found.add("token2wav")
+    return tuple(sorted(found))
 
 
 def rows(settings: Settings, language: str = "en") -> list[dict[str, object]]:

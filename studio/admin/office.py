@@ -96,6 +96,7 @@ def open_office(
         return Machine(
             device, int(lm.get("gpu_memory_bytes", 0)), engine.costs(SHARED[device]), meter.memory_mb().get("lm"),
             tuning.settings, int(token2wav.get("flow_frame_bytes", 0)),
+            int(token2wav.get("flow_pages", 0)) * int(token2wav.get("flow_page_bytes", 0)),
         )  # fmt: skip
 
     def planned(wanted: Settings, workload: Workload) -> Plan:

@@ -49,7 +49,8 @@ class Machine:
     """Where the models run, and what was measured there.
 
     memory_bytes: of the GPU; 0 on a CPU. lm_mb: memory of the speech LM's processes now, under the settings `present`.
-    flow_frame_bytes: flow state of a mel frame; 0 if nobody has told.
+    flow_frame_bytes: flow state of a mel frame, under those settings; 0 if nobody has told. flow_pool_bytes: of all its
+    pages; 0 where it keeps none.
     """
 
     device: str
@@ -58,6 +59,7 @@ class Machine:
     lm_mb: float | None = None
     present: Settings | None = None
     flow_frame_bytes: int = 0
+    flow_pool_bytes: int = 0
 
     @property
     def memory_unknown(self) -> bool:
@@ -109,14 +111,14 @@ def plan(settings: Settings, sizes: LmSizes, machine: Machine, workload: Workloa
     seconds = workload.prompt_s + workload.clip_s
     tokens = round(seconds * (TOKEN_RATE_HZ + TEXT_IDS_PER_S)) + 2
     request_blocks = -(-tokens // settings.block_size)
-    flow_bytes = round(seconds * TOKEN_RATE_HZ * MEL_FRAMES_PER_TOKEN * machine.flow_frame_bytes)
+    flow_bytes = round(seconds * TOKEN_RATE_HZ * MEL_FRAMES_PER_TOKEN * _flow_frame_bytes(settings, machine))
     speed = Speed(settings, machine.costs)
     ceilings = {
         "kv_cache": blocks // request_blocks, "max_num_seqs": settings.max_num_seqs,
         "max_running": settings.max_running, **speed.ceilings(),
     }  # fmt: skip
-    if machine.memory_bytes and flow_bytes:
-        ceilings["flow_memory"] = int(machine.memory_bytes * (1 - settings.gpu_memory_utilization) // flow_bytes)
+    if flow_bytes and (pool := _flow_pool_bytes(settings, machine)):
+        ceilings["flow_memory"] = int(pool // flow_bytes)
     bound = min(ceilings, key=lambda name: ceilings[name])
     streams = workload.streams or max(1, ceilings[bound])
     first_s, audio_s_per_s = speed.of(streams, workload.clip_s)
@@ -187,6 +189,27 @@ def _cache_bytes(settings: Settings, sizes: LmSizes, machine: Machine) -> float:
     if machine.device == "cpu":
         return settings.kv_cache_gib * 2**30
     return max(0.0, machine.memory_bytes * settings.gpu_memory_utilization - sizes.weight_bytes)
+
+
+def _flow_frame_bytes(settings: Settings, machine: Machine) -> float:
+    """What it takes now, in the precision of the settings in place of the present one."""
+    on_gpu = machine.device != "cpu" and machine.flow_pool_bytes
+    now, wanted = (
+        DTYPE_BYTES[("bfloat16" if on_gpu else "float32") if s.flow_precision == "auto" else s.flow_precision]
+        for s in (machine.present or settings, settings)
+    )
+    return machine.flow_frame_bytes * wanted / now
+
+
+def _flow_pool_bytes(settings: Settings, machine: Machine) -> float:
+    """For the flow's state of all streams; 0 where nothing but the device bounds it, and that is not known."""
+    if settings.flow_pool_gib:
+        return settings.flow_pool_gib * 2**30
+    present = machine.present or settings
+    if machine.flow_pool_bytes and not present.flow_pool_gib:
+        left_more = present.gpu_memory_utilization - settings.gpu_memory_utilization
+        return max(0.0, machine.flow_pool_bytes + machine.memory_bytes * left_more)
+    return machine.memory_bytes * (1 - settings.gpu_memory_utilization)
 
 
 def _lm_mb(settings: Settings, sizes: LmSizes, machine: Machine) -> float | None:

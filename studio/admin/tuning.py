@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Protocol, TypeVar
 
-from studio.admin.knobs import changed, worker_of
+from studio.admin.knobs import changed, workers_of
 from studio.admin.log import ChangeLog
 from studio.admin.planner import USUAL, Plan, Workload
 from studio.combinations import Place
@@ -96,7 +96,7 @@ class Tuning:
         """Raises: InvalidRequest naming the setting and the bound that it broke."""
         new = changed(self.settings, changes, self.place)
         names = tuple(n for n in changes if getattr(new, n) != getattr(self.settings, n))
-        workers = tuple(sorted({worker for n in names if (worker := worker_of(n))}))
+        workers = workers_of(names, self.place)
         return Preview(new, names, workers, self.plan(self.settings, workload), self.plan(new, workload))
 
     def begin(

@@ -41,6 +41,9 @@ def values(stats: EngineStats) -> dict[Metric, Value]:
     if stats.token2wav is not None:
         found[names.ROWS_OPEN] = stats.token2wav.rows_open
         found[names.STATE_BYTES] = stats.token2wav.state_bytes
+        found[names.FLOW_PAGES] = stats.token2wav.flow_pages
+        found[names.FLOW_PAGES_FREE] = stats.token2wav.flow_pages_free
+        found[names.FLOW_PAGES_SHARED] = stats.token2wav.flow_pages_shared
     if (lm := stats.lm) is not None:
         found |= {
             names.KV_CACHE_USAGE: lm.kv_cache_usage_ratio,

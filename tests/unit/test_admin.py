@@ -108,6 +108,23 @@ def test_plan_of_a_gpu_leaves_room_for_the_weights() -> None:
     assert found.kv_blocks == (5 * 10**9 - 10**9) // (32 * 2 * 8 * 2 * 64 * 2)
 
 
+def test_streams_that_the_flows_pages_hold_follow_precision_and_share() -> None:
+    """13 s of a stream are 650 frames of 1 MB; the pool was told under the settings of now."""
+    now = Settings()
+    gpu = Machine("cuda", 141 * 10**9, present=now, flow_frame_bytes=10**6, flow_pool_bytes=65 * 10**9)
+
+    def streams(**changes: object) -> tuple[int, int]:
+        wanted = now.model_copy(update={"max_running": 512, "max_num_seqs": 512} | changes)
+        found = plan(wanted, SIZES, gpu)
+        assert found.bound == "flow_memory"
+        return found.streams, found.flow_bytes
+
+    assert streams() == (100, 650 * 10**6)
+    assert streams(flow_precision="fp8") == (200, 325 * 10**6)
+    assert streams(gpu_memory_utilization=0.4) == (int(50.9 / 0.65), 650 * 10**6)
+    assert streams(flow_pool_gib=13e9 / 2**30) == (20, 650 * 10**6)
+
+
 def test_plan_of_a_gpu_that_told_no_memory_refuses_nothing() -> None:
     assert plan(Settings(), SIZES, Machine("cuda")).fits
 

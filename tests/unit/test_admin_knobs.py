@@ -6,10 +6,10 @@ from dataclasses import fields
 
 import pytest
 
-from studio.admin.knobs import acts, rows, tunable, worker_of
+from studio.admin.knobs import acts, rows, tunable, worker_of, workers_of
 from studio.backends.vllm_compat import EngineOptions
 from studio.backends.vllm_lm import engine_options
-from studio.combinations import GPU_ONLY
+from studio.combinations import GPU_ONLY, Place
 from studio.messages import knob_effects
 from studio.settings import Settings
 
@@ -39,7 +39,10 @@ RESTART = {
     "flow_steps": "token2wav",
     "guidance": "token2wav",
     "flow_pool_gib": "token2wav",
+    "flow_cache": "token2wav",
     "flow_precision": "token2wav",
+    "flow_dtype": "token2wav",
+    "vocoder_tf32": "token2wav",
 }
 NOT_RUN = ("tensor_parallel_size", "data_parallel_size", "quantization", "kv_cache_dtype", "enable_sleep_mode")
 
@@ -57,6 +60,11 @@ def test_knob_restarts_the_worker_that_reads_it(name: str, worker: str) -> None:
         assert name in {field.name for field in fields(EngineOptions)}
 
 
+def test_share_of_a_gpu_is_the_matter_of_both_workers() -> None:
+    names = ("gpu_memory_utilization", "max_running")
+    assert workers_of(names, Place("cuda")) == ("lm", "token2wav") and workers_of(names, Place()) == ("lm",)
+
+
 def test_every_knob_has_an_effect_and_every_number_a_range() -> None:
     for row in rows(Settings()):
         assert row["effect"] and row["acts"], row
@@ -68,7 +76,7 @@ def test_every_knob_has_an_effect_and_every_number_a_range() -> None:
 def test_what_was_never_run_says_so_and_what_changes_the_sound_too() -> None:
     effects = {str(row["name"]): str(row["effect"]) for row in rows(Settings())}
     assert all("Not run by us" in effects[name] for name in NOT_RUN)
-    assert all("sound" in effects[name] for name in ("flow_steps", "guidance", "flow_precision"))
+    assert all("sound" in effects[name] for name in ("flow_steps", "guidance", "flow_precision", "flow_dtype"))
     assert GPU_ONLY.keys() < effects.keys()
 
 
