@@ -189,8 +189,7 @@ class TorchToken2Wav:
         """Capture the graphs of all shapes and run short rows, so that the first listener does not pay for kernels
         being chosen and memory taken. progress: told what part is done, 0..1."""
         if isinstance(self._flow, PagedFlow):
-            self._flow.warm_up()
-        progress(0.6)
+            self._flow.warm_up(lambda done: progress(0.6 * done))
         if isinstance(self._hift, WindowedHift):
             self._hift.warm_up()
         reserve(self._flow.device)

@@ -169,14 +169,18 @@ class PagedFlow:
         return self.flow.synthesize(tokens, prompt_tokens, prompt_mel, embedding, streaming, final)
 
     @torch.inference_mode()
-    def warm_up(self) -> None:
-        """Capture every graph, the largest first, so that the smaller ones fit into the same memory."""
+    def warm_up(self, progress: Callable[[float], None] = lambda done: None) -> None:
+        """Capture every graph, the largest first, so that the smaller ones fit into the same memory.
+
+        progress: told what part is done, 0..1, after each number of slots.
+        """
         self._slots.load([], self._buckets[-1])
-        for slots in reversed(self._buckets):
+        for done, slots in enumerate(reversed(self._buckets), 1):
             self.graphs.capture(("solve", slots), partial(self._solve, slots, LONGEST_PAGES))
             for pages in reversed(PAGE_BUCKETS):
                 if slots <= self._most_slots(pages):
                     self.graphs.capture(("encode", slots, pages), partial(self._encode, slots, pages))
+            progress(done / len(self._buckets))
         if self.device.type == "cuda":
             torch.cuda.empty_cache()  # what the runs before each capture took
 
