@@ -1,0 +1,61 @@
+"""What token2wav is put together of on which device, and how much of a GPU it takes."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+import torch
+
+from studio.backends.torch_assembly import Assembly, gpu_pool_bytes
+from studio.backends.torch_token2wav import assembly_of
+from studio.errors import SettingsError
+from studio.models.flow import Flow
+from studio.models.flow.sizes import DitConfig, FlowConfig
+from studio.models.hift.window import WindowedHift
+from studio.settings import Settings
+from tests.parity.test_token2wav_torch import mini
+
+VERSION_2, VERSION_3 = (cast(Flow, SimpleNamespace(config=config)) for config in (FlowConfig(), DitConfig()))
+
+
+def test_pages_and_half_precision_are_for_cosyvoice2_on_a_gpu() -> None:
+    gpu, cpu = Assembly("cuda"), Assembly("cpu")
+    assert gpu.paged(VERSION_2) and not gpu.paged(VERSION_3) and not cpu.paged(VERSION_2)
+    assert (gpu.storage(True), gpu.compute(VERSION_2)) == (torch.bfloat16, torch.bfloat16)
+    assert (gpu.storage(False), cpu.storage(True)) == (torch.float32, torch.float32)
+    wanted = Assembly("cuda", flow_cache="pages", flow_precision="fp8", flow_dtype="float16")
+    assert wanted.paged(VERSION_3) and wanted.compute(VERSION_3) == torch.float32
+    assert (wanted.storage(True), wanted.compute(VERSION_2)) == (torch.float8_e4m3fn, torch.float16)
+
+
+def test_settings_reach_the_assembly() -> None:
+    given = Settings(
+        flow_cache="pages", flow_precision="fp8", flow_dtype="float16", vocoder_tf32=False, flow_pool_gib=2,
+        voice_cache=3, voice_cache_gib=1, gpu_memory_utilization=0.4,
+    )  # fmt: skip
+    expected = Assembly("cuda", "pages", "fp8", "float16", 2**31, False, 3, 2**30, 0.4)
+    assert assembly_of(given.for_worker(), "cuda") == expected
+
+
+def test_pool_leaves_the_lm_its_share_and_room_to_work_in() -> None:
+    total, share = 141 * 10**9, 0.3
+    pool = gpu_pool_bytes(total, total, share)
+    assert 0.6 * total < pool + 0.08 * total < total * (1 - share)
+    assert gpu_pool_bytes(total // 2, total, share) < pool - 0.15 * total  # others have the rest
+    assert gpu_pool_bytes(10**9, 8 * 10**9, share) < 0  # which is told as a setting that does not fit
+
+
+def test_computing_in_half_precision_needs_pages() -> None:
+    with pytest.raises(SettingsError, match="flow_dtype"):
+        mini("grown", flow_dtype="bfloat16")
+    made = mini("pages", flow_dtype="bfloat16", flow_precision="fp8", pages=4)
+    facts = made.facts()
+    assert (facts["flow_cache"], facts["flow_dtype"], facts["flow_precision"]) == ("pages", "bfloat16", "float8_e4m3fn")
+    assert facts["flow_pages"] > 4 and isinstance(made._hift, WindowedHift)
+
+
+def test_pool_without_any_page_is_refused() -> None:
+    with pytest.raises(ValueError, match="pages"):
+        mini("pages", pages=0)
