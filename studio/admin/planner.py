@@ -195,7 +195,7 @@ def _flow_frame_bytes(settings: Settings, machine: Machine) -> float:
     """What it takes now, in the precision of the settings in place of the present one."""
     on_gpu = machine.device != "cpu" and machine.flow_pool_bytes
     now, wanted = (
-        DTYPE_BYTES[("bfloat16" if on_gpu else "float32") if s.flow_precision == "auto" else s.flow_precision]
+        DTYPE_BYTES[("fp8" if on_gpu else "float32") if s.flow_precision == "auto" else s.flow_precision]
         for s in (machine.present or settings, settings)
     )
     return machine.flow_frame_bytes * wanted / now

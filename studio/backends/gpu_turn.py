@@ -1,7 +1,8 @@
 """One worker at a time measures the memory of the GPU and takes its share; the others wait for their turn.
 
 vLLM counts what becomes less between its start and its profile as its own need: a pool that another worker takes
-meanwhile would be missing in its KV cache, and one as large as ours would leave it none.
+meanwhile would be missing in its KV cache, and one as large as ours would leave it none. What another gives back ends
+its start with an error.
 """
 
 from __future__ import annotations

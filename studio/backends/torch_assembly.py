@@ -21,8 +21,8 @@ from studio.models.hift.window import WindowedHift
 TYPES = {
     "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "fp8": torch.float8_e4m3fn,
 }  # fmt: skip
-ON_GPU = "bfloat16"
-"""What "auto" is in pages on a GPU, for keys and values and for computing."""
+KEPT_ON_GPU, COMPUTED_ON_GPU = "fp8", "bfloat16"
+"""What "auto" is in pages on a GPU (decision 0020); elsewhere it is float32."""
 WORK_BYTES = 2**30
 WORK_SHARE = 0.08
 """Of a GPU beside all pools: two contexts, weights, graphs, the prompt encoder; 12 GB of 141."""
@@ -56,17 +56,16 @@ class Assembly:
 
     def storage(self, paged: bool) -> torch.dtype:
         """Type of the keys and values that the flow keeps."""
-        return TYPES[self._resolved(self.flow_precision, paged)]
+        return self._type(self.flow_precision, KEPT_ON_GPU if paged else "float32")
 
     def compute(self, flow: Flow) -> torch.dtype:
         """Type that the flow's estimator computes in."""
         mixes_by_itself = not isinstance(flow.config, FlowConfig)
-        return torch.float32 if mixes_by_itself else TYPES[self._resolved(self.flow_dtype, self.paged(flow))]
+        return torch.float32 if mixes_by_itself else self._type(self.flow_dtype, COMPUTED_ON_GPU)
 
-    def _resolved(self, wanted: str, paged: bool) -> str:
-        if wanted != "auto":
-            return wanted
-        return ON_GPU if paged and self.device != "cpu" else "float32"
+    def _type(self, wanted: str, on_gpu: str) -> torch.dtype:
+        usual = "float32" if self.device == "cpu" else on_gpu
+        return TYPES[usual if wanted == "auto" else wanted]
 
 
 def assemble(flow: Flow, hift: Hift | CausalHift, how: Assembly) -> TorchToken2Wav:

@@ -114,16 +114,16 @@ async def _setup(settings: dict[str, Any], report: Report) -> Service:
             guidance=settings.get("guidance", GUIDANCE),
             upstream=settings.get("upstream_streaming", False),
         )
-    try:
-        encoder = OnnxPromptEncoder(folder, threads=threads, device=device)
-    except weights.WeightsError as error:
-        raise _as_studio_error(error, folder) from error
-    presets = read_presets(folder)
-    report("stage.warming", 0.6)
-    stepping = ThreadPoolExecutor(1, "token2wav")
-    warming = partial(token2wav.warm_up, lambda done: report("stage.warming", 0.6 + 0.39 * done))
-    loaded_s = time.monotonic()
-    await asyncio.get_running_loop().run_in_executor(stepping, warming)
+        try:
+            encoder = OnnxPromptEncoder(folder, threads=threads, device=device)
+        except weights.WeightsError as error:
+            raise _as_studio_error(error, folder) from error
+        presets = read_presets(folder)
+        report("stage.warming", 0.6)
+        stepping = ThreadPoolExecutor(1, "token2wav")
+        warming = partial(token2wav.warm_up, lambda done: report("stage.warming", 0.6 + 0.39 * done))
+        loaded_s = time.monotonic()
+        await asyncio.get_running_loop().run_in_executor(stepping, warming)
     # What is there now stays: a collection that walked through all of torch would hold up every stream.
     gc.collect()
     gc.freeze()

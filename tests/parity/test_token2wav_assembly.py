@@ -23,11 +23,11 @@ VERSION_2, VERSION_3 = (cast(Flow, SimpleNamespace(config=config)) for config in
 def test_pages_and_half_precision_are_for_cosyvoice2_on_a_gpu() -> None:
     gpu, cpu = Assembly("cuda"), Assembly("cpu")
     assert gpu.paged(VERSION_2) and not gpu.paged(VERSION_3) and not cpu.paged(VERSION_2)
-    assert (gpu.storage(True), gpu.compute(VERSION_2)) == (torch.bfloat16, torch.bfloat16)
+    assert (gpu.storage(True), gpu.compute(VERSION_2)) == (torch.float8_e4m3fn, torch.bfloat16)
     assert (gpu.storage(False), cpu.storage(True)) == (torch.float32, torch.float32)
-    wanted = Assembly("cuda", flow_cache="pages", flow_precision="fp8", flow_dtype="float16")
+    wanted = Assembly("cuda", flow_cache="pages", flow_precision="bfloat16", flow_dtype="float16")
     assert wanted.paged(VERSION_3) and wanted.compute(VERSION_3) == torch.float32
-    assert (wanted.storage(True), wanted.compute(VERSION_2)) == (torch.float8_e4m3fn, torch.float16)
+    assert (wanted.storage(True), wanted.compute(VERSION_2)) == (torch.bfloat16, torch.float16)
 
 
 def test_settings_reach_the_assembly() -> None:

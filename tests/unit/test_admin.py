@@ -120,7 +120,7 @@ def test_streams_that_the_flows_pages_hold_follow_precision_and_share() -> None:
         return found.streams, found.flow_bytes
 
     assert streams() == (100, 650 * 10**6)
-    assert streams(flow_precision="fp8") == (200, 325 * 10**6)
+    assert streams(flow_precision="bfloat16") == (50, 1300 * 10**6)
     assert streams(gpu_memory_utilization=0.4) == (int(50.9 / 0.65), 650 * 10**6)
     assert streams(flow_pool_gib=13e9 / 2**30) == (20, 650 * 10**6)
 
