@@ -8,15 +8,17 @@ folder that was written elsewhere, whose ONNX files are taken.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal
 
 import torch
 
 from studio.models.prompt.encoder import SPEAKER_FILE, TOKENIZER_FILE
-from tests.fixtures.make_weights import fill
+from tests.fixtures.make_weights import tensor
 
 FIXTURES = Path(__file__).with_name("fixtures")
 SPECIAL_YAML = """\
@@ -70,7 +72,10 @@ def _weights(size: str, part: str) -> dict[str, torch.Tensor]:
     if size == "small" and part == "llm":
         wider = {64: SMALL["hidden_size"], 128: SMALL["intermediate_size"], 32: 64}
         shapes = {name: [wider.get(n, n) for n in shape] for name, shape in shapes.items()}
-    return {name: torch.from_numpy(array) for name, array in fill(shapes).items()}
+    # numpy draws without Python's lock, so that cores share the full size.
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        arrays = pool.map(lambda name: tensor(name, tuple(shapes[name])), shapes)
+        return {name: torch.from_numpy(array) for name, array in zip(shapes, arrays, strict=True)}
 
 
 def write_tokenizer_folder(folder: Path, config: dict[str, object]) -> None:

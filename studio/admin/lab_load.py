@@ -10,7 +10,6 @@ from studio.bench.figures import Play
 from studio.bench.load import listened
 from studio.engine.stats import InFlight
 from studio.engine.stream import SpeechStream
-from studio.speech import SAMPLE_RATE_HZ
 
 CLIENT = "lab "
 """What the names of the lab's own listeners begin with; those of others are hexadecimal."""
@@ -32,8 +31,8 @@ class Watch:
 async def hear(stream: SpeechStream, sent_s: float) -> Play:
     """Listen to a stream to its end, and close it. sent_s: monotonic clock. Raises what the stream raises."""
     async with stream:
-        lengths_s = (len(chunk.samples) / SAMPLE_RATE_HZ async for chunk in stream)
-        return await listened(lengths_s, sent_s, stream.prebuffer_s)
+        sound = (chunk.samples async for chunk in stream)
+        return await listened(sound, sent_s, stream.prebuffer_s)
 
 
 def planned_figures(plan: Plan) -> dict[str, object]:

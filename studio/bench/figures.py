@@ -12,11 +12,15 @@ from studio.engine.rates import least_prebuffer_s
 
 @dataclass(frozen=True, slots=True)
 class Play:
-    """One request that was heard. Times in seconds since it was sent."""
+    """One request that was heard. Times in seconds since it was sent.
+
+    loud_s: when a listener who began with the first chunk would hear the first sample above -50 dBFS; None: never.
+    """
 
     arrivals: tuple[Arrival, ...]
     ended_s: float
     prebuffer_s: float
+    loud_s: float | None = None
 
     @property
     def ttfa_s(self) -> float:
@@ -56,10 +60,12 @@ def row(streams: int, plays: Sequence[Play], failures: int, wall_s: float) -> di
     heard = [one.heard() for one in plays]
     ttfa_ms = [1000 * one.ttfa_s for one in plays]
     first_ms = [1000 * one.first_sound_s for one in heard]
+    loud_ms = [1000 * one.loud_s for one in plays if one.loud_s is not None]
     clip_s = sum(one.audio_s for one in plays) / len(plays)
     return counts | {
         "clip_s": round(clip_s, 2),
         **{f"ttfa_p{p}_ms": round(percentile(ttfa_ms, p / 100)) for p in (50, 95, 99)},
+        **{f"loud_p{p}_ms": round(percentile(loud_ms, p / 100)) for p in (50, 95) if loud_ms},
         **{f"first_sound_p{p}_ms": round(percentile(first_ms, p / 100)) for p in (50, 95)},
         "rtf_p50": round(percentile([one.rtf for one in plays], 0.5), 3),
         "rtf_p95": round(percentile([one.rtf for one in plays], 0.95), 3),

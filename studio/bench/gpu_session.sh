@@ -2,26 +2,43 @@
 # gpu_session.sh STEP: what can be shown on a GPU alone - each step one command, for a machine without a network.
 #   pack FOLDER      here: stand-in ONNX files and the wheels that the machine lacks beside vLLM's, into FOLDER (.carry/gpu)
 #   unpack FOLDER    there: FOLDER's wheels into $SITE, and the speech LM made known to vLLM
-#   parity           flow and vocoder in the precision that is shipped: each array at least 30 dB above its error
 #   folder           a checkpoint of the official size in the official layout, 3.5 GB, into $WORK/official
+#   table            first audio and sound a second at 1 to 128 streams, waterfall and growth curve, from one start
+#   waterfall growth these parts of it alone
+#   flow vocoder     milliseconds of a step of each by rows, without the studio around them
+#   profile          kernels, launches and busy share of a token2wav step of 1 and 32 rows
 #   lm               milliseconds of an LM step by batch size, alone and beside token2wav, and token2wav beside it
+#   baseline         plain serving of the same models: one request at a time, and a static batch
+#   parity           flow and vocoder in the precision that is shipped: each array at least 30 dB above its error
 #   seeds            100 seeds alone and beside 31 others, without and with batch invariance, and tokens a second
 #   modes            that folder through the API, without a page, in every mode
-#   all              folder, parity, lm, seeds, modes; goes on after a step that fails, and ends with 1 then
-# Each step is ended after its own limit, and keeps what it had written into $OUT by then.
+#   all [STEP ...]   folder, table, profile, flow, vocoder, lm, baseline, parity, or those named; goes on after a step
+#                    that fails, and ends with 1 then
+# Each step is ended after its own limit, and keeps what it had written into $OUT by then: files of figures are appended to.
 # Environment: SITE (packages, default /tmp/site), WORK (default /tmp/gpu), OUT (figures, default $WORK/out), PYTHON,
-# CARRY (packed folder, default .carry/gpu), COMMIT (what this tree is, where .git did not travel).
-# A dry run on a CPU: DEVICE=cpu SIZE=small REQUESTS=4 BESIDE=3 gpu_session.sh all
+# CARRY (packed folder, default .carry/gpu), COMMIT (what this tree is, where .git did not travel), FLAGS (of app.py, for
+# table and profile, beside those below).
+# A dry run on a CPU: DEVICE=cpu SIZE=small REQUESTS=4 BESIDE=3 gpu_session.sh all folder table profile lm baseline
 set -uo pipefail
 SITE=${SITE:-/tmp/site}; WORK=${WORK:-/tmp/gpu}; OUT=${OUT:-$WORK/out}; PY=$(command -v "${PYTHON:-python3}")
 [[ $PY = /* ]] || PY=$PWD/$PY  # pip runs in another folder
 DEVICE=${DEVICE:-cuda}; SIZE=${SIZE:-full}; CARRY=${CARRY:-.carry/gpu}; COMMIT=${COMMIT:-}
 export PYTHONPATH=$SITE:$PWD${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1
 mkdir -p "$WORK" "$OUT"
+OFFICIAL=(--model-dir "$WORK/official" --cache-dir "$WORK/cache" --device "$DEVICE")
+TIMED=(--model-dir "$WORK/timed" --cache-dir "$WORK/cache" --device "$DEVICE")
+read -ra GIVEN <<<"${FLAGS:-}"
+# The driver numbers all GPUs of the machine, whichever are visible.
+ONE=(--commit "$COMMIT"); [[ ${CUDA_VISIBLE_DEVICES:-} =~ ^[0-9]+$ ]] && ONE+=(--gpu "$CUDA_VISIBLE_DEVICES")
+OPEN=(--max-running 256 --queue-size 1000 --max-per-client 1000 --takes-max-mb 0)
 if [ "$DEVICE" = cuda ]; then
   LM_STREAMS=1,8,64,128; LM_ROWS=1,32; LM_BESIDE=1,64; LM_SETTINGS=(--set gpu_memory_utilization=0.1)
+  LOADS=(--streams 1,8,32,64 --burst 128); GROWTH=(--growth-streams 1,32); NAIVE=1,8; BATCH=8,32; PLAYS=2; CODES=6561
+  SERVED=("${OPEN[@]}" --max-num-seqs 128 --max-batch-rows 128 --gpu-memory-utilization 0.1 --flow-pool-gib 100)
 else
   LM_STREAMS=1,4; LM_ROWS=2; LM_BESIDE=1,3; LM_SETTINGS=(--set kv_cache_gib=0.1 --tokens 20 --seconds 1)
+  LOADS=(--streams 1 --burst 3 --rounds 1 --seconds 3); GROWTH=(--growth-streams 1,2 --growth-s 12); NAIVE=1; BATCH=2
+  PLAYS=1; CODES=243; SERVED=("${OPEN[@]}" --kv-cache-gib 0.1)
 fi
 
 pack() {
@@ -45,40 +62,79 @@ unpack() {
 # within SECONDS COMMAND...: the command, ended after so long
 within() { timeout -k 10 "$@"; }
 
-parity() {
-  # Not 04_stream_session: its samples follow the pitch, whose rounding moves their phase (studio/parity/vocoder.py).
-  local sizes='*'; [ "$SIZE" = full ] || sizes='*mini'
-  within 240 "$PY" -m studio.parity tests/fixtures --device "$DEVICE" --least-snr-db 30 --only "0[235]_$sizes" "04_flow$sizes" | tee "$OUT/parity.txt"
-}
-
 folder() {
   [ -f "$WORK/official/spk2info.pt" ] && return
   local given=(); [ -d "$CARRY" ] && given=("$CARRY")
   "$PY" -m tests.official_layout "$WORK/official" "$SIZE" "${given[@]}"
 }
 
+# The same weights, whose speech has a set length: drawn at random they never end by themselves. Two tokens a byte of text.
+timed() {
+  mkdir -p "$WORK/timed"; ln -sfn "$WORK/official"/* "$WORK/timed/"; rm -f "$WORK/timed/cosyvoice2.yaml"
+  { cat "$WORK/official/cosyvoice2.yaml"
+    printf 'checkpoint:\n  min_token_text_ratio: 2.1\n  max_token_text_ratio: 2.1\n'; } >"$WORK/timed/cosyvoice2.yaml"
+}
+
+inside() {
+  local seconds=$1; shift; timed
+  within "$seconds" "$PY" -m studio.bench.inside "$@" "${LOADS[@]}" "${GROWTH[@]}" "${ONE[@]}" --out "$OUT/table.jsonl" \
+    "${TIMED[@]}" "${SERVED[@]}" "${GIVEN[@]}"
+}
+table() { inside 420 --parts http,engine,growth; }
+waterfall() { inside 300 --parts http; }
+growth() { inside 300 --parts growth; }
+
+flow() {
+  within 150 "$PY" -m studio.bench.flow_step --device "$DEVICE" --size "${SIZE/small/mini}" --out "$OUT/flow.jsonl"
+}
+
+vocoder() {
+  within 120 "$PY" -m studio.bench.vocoder_step --device "$DEVICE" --size "${SIZE/small/mini}" --commit "$COMMIT" \
+    --out "$OUT/vocoder.jsonl"
+}
+
+profile() {
+  timed
+  within 180 "$PY" -m studio.bench.profile_step --codes "$CODES" --commit "$COMMIT" --out "$OUT/profile.txt" \
+    "${TIMED[@]}" "${SERVED[@]}" "${GIVEN[@]}"
+}
+
 lm() {
-  within 240 "$PY" -m studio.bench.lm_step --model-dir "$WORK/official" --cache-dir "$WORK/cache" --device "$DEVICE" \
-    --streams "$LM_STREAMS" --beside-rows "$LM_ROWS" --beside-streams "$LM_BESIDE" "${LM_SETTINGS[@]}" \
-    --commit "$COMMIT" --out "$OUT/lm.jsonl"
+  within 240 "$PY" -m studio.bench.lm_step "${OFFICIAL[@]}" --streams "$LM_STREAMS" --beside-rows "$LM_ROWS" \
+    --beside-streams "$LM_BESIDE" "${LM_SETTINGS[@]}" --commit "$COMMIT" --out "$OUT/lm.jsonl"
+}
+
+baseline() {
+  timed
+  local plain=(--folder "$WORK/timed" --cache-dir "$WORK/cache" --voice Clara --device "$DEVICE" --plays "$PLAYS")
+  within 150 "$PY" -m studio.bench.baseline naive "${plain[@]}" --streams "$NAIVE" "${ONE[@]}" --out "$OUT/table.jsonl"
+  within 90 "$PY" -m studio.bench.baseline batch "${plain[@]}" --streams "$BATCH" "${ONE[@]}" --out "$OUT/table.jsonl"
+}
+
+parity() {
+  # Not 04_stream_session: its samples follow the pitch, whose rounding moves their phase (studio/parity/vocoder.py).
+  local sizes='*'; [ "$SIZE" = full ] || sizes='*mini'
+  within 240 "$PY" -m studio.parity tests/fixtures --device "$DEVICE" --least-snr-db 30 --only "0[235]_$sizes" "04_flow$sizes" | tee "$OUT/parity.txt"
 }
 
 seeds() {
-  within 480 "$PY" -m studio.bench.seeds --model-dir "$WORK/official" --cache-dir "$WORK/cache" --device "$DEVICE" \
-    --requests "${REQUESTS:-100}" --beside "${BESIDE:-31}" --out "$OUT/seeds.jsonl"
+  within 480 "$PY" -m studio.bench.seeds "${OFFICIAL[@]}" --requests "${REQUESTS:-100}" --beside "${BESIDE:-31}" \
+    --out "$OUT/seeds.jsonl"
 }
 
 modes() {
-  within 400 "$PY" -m studio.bench.modes --model-dir "$WORK/official" --cache-dir "$WORK/cache" --device "$DEVICE" | tee "$OUT/modes.txt"
+  within 400 "$PY" -m studio.bench.modes "${OFFICIAL[@]}" | tee "$OUT/modes.txt"
 }
 
 all() {
   local failed=0 step
-  for step in folder parity lm seeds modes; do
-    echo "== $step"; $step || { echo "== $step failed"; failed=1; }
+  [ $# -gt 0 ] || set -- folder table profile flow vocoder lm baseline parity
+  for step in "$@"; do
+    echo "== $step $SECONDS s"; $step || { echo "== $step failed"; failed=1; }
   done
+  echo "== end $SECONDS s"
   return $failed
 }
 
-step=${1:?a step: pack, unpack, parity, folder, lm, seeds, modes or all}; shift
+step=${1:?a step, or all; see the head of this file}; shift
 $step "$@"

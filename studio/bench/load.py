@@ -10,15 +10,18 @@ from dataclasses import dataclass
 from itertools import cycle
 
 import httpx
+import numpy as np
 
 from studio.bench.figures import Play
 from studio.bench.playback import Arrival
 from studio.bench.texts import BY_SECONDS
 from studio.errors import NoSpeech, StudioError
 from studio.protocols import Clock
-from studio.speech import SAMPLE_RATE_HZ
+from studio.speech import SAMPLE_RATE_HZ, Float32
 
 ANSWER_TIMEOUT_S = 300.0
+LOUD = 10 ** (-50 / 20)
+"""From here on a sample is heard: -50 dBFS."""
 PAUSE_S = 0.1
 PATH = "/v1/audio/speech"
 BYTES_PER_SECOND = 2 * SAMPLE_RATE_HZ
@@ -63,14 +66,21 @@ class _Heard:
             return False
         return True
 
+    def cut_off(self, after_s: float) -> None:
+        """Whoever still speaks is not waited for."""
+        self._failures.append(f"cut off after {after_s:g} s")
+
     def load(self) -> Load:
         return Load(tuple(self._plays), tuple(self._failures), time.monotonic() - self._start_s)
 
 
-async def closed_loop(speak: Speak, lines: Iterable[Line], streams: int) -> Load:
+async def closed_loop(
+    speak: Speak, lines: Iterable[Line], streams: int, limit_s: float | None = None
+) -> Load:
     """Speak all lines, so many at a time, the next one as soon as one has ended. Never retries.
 
-    After a failure a listener pauses: a studio that refuses at once would otherwise be asked without end.
+    After a failure a listener pauses: a studio that refuses at once would otherwise be asked without end. limit_s: what
+    is still spoken then is cut off, which counts as one failure.
     """
     waiting = iter(lines)
     heard = _Heard(speak)
@@ -80,9 +90,15 @@ async def closed_loop(speak: Speak, lines: Iterable[Line], streams: int) -> Load
             if not await heard.out(line):
                 await asyncio.sleep(PAUSE_S)
 
-    async with asyncio.TaskGroup() as group:  # which ends all of them with whoever is cancelled
-        for _ in range(streams):
-            group.create_task(listener())
+    try:
+        # The group ends all of them with whoever is cancelled.
+        async with asyncio.timeout(limit_s), asyncio.TaskGroup() as group:
+            for _ in range(streams):
+                group.create_task(listener())
+    except TimeoutError:
+        if limit_s is None:
+            raise
+        heard.cut_off(limit_s)
     return heard.load()
 
 
@@ -132,13 +148,33 @@ async def speak(client: httpx.AsyncClient, line: Line) -> Play:
             raise httpx.HTTPStatusError(
                 f"{reply.status_code} {reply.text[:300]}", request=reply.request, response=reply
             )
-        lengths_s = (len(part) / BYTES_PER_SECOND async for part in reply.aiter_raw())
-        return await listened(lengths_s, sent_s, float(reply.headers.get("X-Prebuffer-Ms", 0)) / 1000)
+        sound = _samples(reply.aiter_raw())
+        return await listened(sound, sent_s, float(reply.headers.get("X-Prebuffer-Ms", 0)) / 1000)
 
 
-async def listened(lengths_s: AsyncIterator[float], sent_s: float, prebuffer_s: float) -> Play:
-    """Hear sound out, noting when each chunk came. lengths_s: of the chunks; sent_s: monotonic. Raises NoSpeech."""
-    arrivals = [Arrival(time.monotonic() - sent_s, audio_s) async for audio_s in lengths_s]
+async def _samples(parts: AsyncIterator[bytes]) -> AsyncIterator[Float32]:
+    """16 bit PCM, cut anywhere, as float32 [n] in [-1, 1]."""
+    left = b""
+    async for part in parts:
+        data = left + part
+        whole = len(data) // 2 * 2
+        left = data[whole:]
+        if whole:
+            yield np.frombuffer(data[:whole], "<i2").astype(np.float32) / np.float32(32768)
+
+
+async def listened(sound: AsyncIterator[Float32], sent_s: float, prebuffer_s: float) -> Play:
+    """Hear sound out, noting when each chunk came. sound: chunks of [n] samples; sent_s: monotonic. Raises NoSpeech."""
+    arrivals: list[Arrival] = []
+    loud_s: float | None = None
+    audio_s = 0.0
+    async for samples in sound:
+        at_s = time.monotonic() - sent_s
+        arrivals.append(Arrival(at_s, len(samples) / SAMPLE_RATE_HZ))
+        if loud_s is None and (loud := np.flatnonzero(np.abs(samples) > LOUD)).size:
+            into_s = int(loud[0]) / SAMPLE_RATE_HZ
+            loud_s = max(arrivals[0].at_s + audio_s, at_s) + into_s
+        audio_s += arrivals[-1].audio_s
     if not arrivals:
         raise NoSpeech("speech.none")
-    return Play(tuple(arrivals), time.monotonic() - sent_s, prebuffer_s)
+    return Play(tuple(arrivals), time.monotonic() - sent_s, prebuffer_s, loud_s)

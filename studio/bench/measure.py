@@ -29,15 +29,17 @@ class Bench:
     voice: dict[str, Any]
     parts: dict[str, list]
     plays: int
+    limit_s: float | None = None
+    """Of a closed loop, whose rest is cut off."""
 
-    async def warm(self, seconds: int) -> None:
-        """Two plays that are not counted."""
+    async def warm(self, seconds: int, plays: int) -> None:
+        """Plays that are not counted."""
         lines = lines_of(self.voice["id"], seconds, WARMING_SEED)
-        await closed_loop(partial(speak, self.client), islice(lines, 2), 1)
+        await closed_loop(partial(speak, self.client), islice(lines, plays), 1)
 
     async def closed(self, seconds: int, streams: int) -> Row:
         """So many listeners, each of whom asks again when served."""
-        return await self._load(seconds, streams, partial(closed_loop, streams=streams))
+        return await self._load(seconds, streams, partial(closed_loop, streams=streams, limit_s=self.limit_s))
 
     async def open(self, seconds: int, per_s: float) -> Row:
         """Listeners who come at random, so many a second, and do not wait for each other; streams is 0."""

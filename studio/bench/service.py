@@ -122,9 +122,10 @@ def cpu_s(parts: dict[str, list[psutil.Process]]) -> dict[str, float]:
     return {name: sum(sum(p.cpu_times()[:2]) for p in group) for name, group in parts.items()}
 
 
-def gpu_bytes() -> int:
-    """Memory in use on this machine's GPUs, whoever holds it; 0 without one."""
-    return round(MB * sum(gpu["used_mb"] for gpu in GpuMeter(dict).look()["gpus"]))
+def gpu_bytes(index: int | None = None) -> int:
+    """Memory in use on this machine's GPUs, whoever holds it, or on one of them; 0 without any."""
+    gpus = GpuMeter(dict).look()["gpus"]
+    return round(MB * sum(gpu["used_mb"] for gpu in (gpus if index is None else gpus[index : index + 1])))
 
 
 def cores() -> int:

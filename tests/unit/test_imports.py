@@ -62,6 +62,8 @@ MAY_ALSO_IMPORT = {
     ("studio/bench/host.py", "api"): "serves the API on workers that compute nothing",
     ("studio/bench/seeds.py", "setup"): "makes the speech LM known to vLLM, as app.py does",
     ("studio/bench/lm_step.py", "setup"): "makes the speech LM known to vLLM, as app.py does",
+    ("studio/bench/inside.py", "setup"): "makes the speech LM known to vLLM, as app.py does",
+    ("studio/bench/inside.py", "api"): "serves the studio in its own process",
     ("studio/training/likeness.py", "evaluate"): "judges flows as the evaluation judges voices",
     ("studio/settings.py", "setup"): "has other defaults where the installer finds a GPU",
     ("studio/backends/vllm_compat.py", "setup"): "looks for a GPU as the installer does",
