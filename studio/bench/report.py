@@ -1,7 +1,7 @@
 """`python -m studio.bench.report`: fills the tables of docs/performance.md from the JSON lines in docs/bench/gpu.jsonl.
 
-A table stands between `<!-- NAME -->` and `<!-- /NAME -->`; of rows about the same load the last one counts. It
-measures nothing; what no row tells stays open.
+A table stands between `<!-- NAME -->` and `<!-- /NAME -->`; of rows about the same load the last one counts. Beside the
+rows it draws `waterfall.svg` and `growth.svg`. It measures nothing; what no row tells stays open.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from studio.bench.pictures import bars
+from studio.bench.pictures import lines as lines_of
 from studio.bench.service import ROOT
 from studio.bench.waterfall import STAGES
 
@@ -58,7 +60,7 @@ def stages(rows: Sequence[Row]) -> str:
         return f"{figures['mean_ms']:.1f} ({figures['p95_ms']:.1f})"
 
     lines = [(stage, *(cell(row, stage) for _, row in found)) for stage in (*STAGES, "all")]
-    return _table("stage", *(f"{n} streams" if n > 1 else "1 stream" for n, _ in found), lines=lines)
+    return _table("stage", *(_streams(n) for n, _ in found), lines=lines) + _picture(rows, "waterfall.svg")
 
 
 def hops(rows: Sequence[Row]) -> str:
@@ -68,14 +70,8 @@ def hops(rows: Sequence[Row]) -> str:
         row = _last(rows, bench="growth", streams=streams)
         ends = [f"{_told(row, f'{name}first_ms')} → {_told(row, f'{name}last_ms')}" for name in ("", "read_")]
         lines.append((str(streams), _told(row, "speech_s"), *ends, _told(row, "last_over_first")))
-    return _table(
-        "streams",
-        "seconds of speech",
-        "hop ms, first → last",
-        "reading the keys ms",
-        "last / first",
-        lines=lines,
-    )
+    heads = ("streams", "seconds of speech", "hop ms, first → last", "reading the keys ms", "last / first")
+    return _table(*heads, lines=lines) + _picture(rows, "growth.svg")
 
 
 def lm_steps(rows: Sequence[Row]) -> str:
@@ -178,6 +174,32 @@ def _table(*heads: str, lines: Iterable[Sequence[str]]) -> str:
     return "\n".join(rows)
 
 
+def pictures(rows: Sequence[Row]) -> dict[str, str]:
+    """SVG by file name, of what the rows tell."""
+    found: dict[str, str] = {}
+    waterfalls = {_streams(n): _last(rows, bench="waterfall", streams=n) for n in (1, 128)}
+    means = {
+        name: {stage: figures["mean_ms"] for stage, figures in row["stages"].items()}
+        for name, row in waterfalls.items()
+        if row and "stages" in row
+    }
+    if means:
+        found["waterfall.svg"] = bars(means)
+    growths = {_streams(n): _last(rows, bench="growth", streams=n) for n in (1, 32)}
+    curves = {name: row["ms"][:-1] for name, row in growths.items() if row and "ms" in row}
+    if curves:
+        found["growth.svg"] = lines_of(curves, "seconds into the speech", "ms a hop of 1 s")
+    return found
+
+
+def _picture(rows: Sequence[Row], name: str) -> str:
+    return f"\n\n![{name.removesuffix('.svg')}](bench/{name})" if name in pictures(rows) else ""
+
+
+def _streams(count: int) -> str:
+    return f"{count} streams" if count > 1 else "1 stream"
+
+
 def read(path: Path) -> list[Row]:
     """The rows of a file of JSON lines; none where there is no file."""
     if not path.is_file():
@@ -192,7 +214,10 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--rows", type=Path, default=ROOT / "docs" / "bench" / "gpu.jsonl")
     parser.add_argument("--page", type=Path, default=ROOT / "docs" / "performance.md")
     args = parser.parse_args(argv)
-    args.page.write_text(filled(args.page.read_text(encoding="utf-8"), read(args.rows)), encoding="utf-8")
+    rows = read(args.rows)
+    args.page.write_text(filled(args.page.read_text(encoding="utf-8"), rows), encoding="utf-8")
+    for name, drawn in pictures(rows).items():
+        args.rows.with_name(name).write_text(drawn, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from xml.etree.ElementTree import fromstring
 
-from studio.bench.report import PARTS, filled, read
+from studio.bench.report import PARTS, filled, pictures, read
 from studio.bench.service import ROOT
 from studio.bench.waterfall import STAGES
 
+SVG = "{http://www.w3.org/2000/svg}"
 PAGE = ROOT / "docs" / "performance.md"
 FIGURES = {"mean_ms": 10.0, "p50_ms": 9.0, "p95_ms": 20.0}
 ROWS = [
@@ -42,6 +44,18 @@ def test_what_no_row_tells_stays_open() -> None:
     assert "| 64 | – | 4.5 / 6.0 | – | 9.5 / 16.0 |" in PARTS["lm-steps"](ROWS)
     assert "| 32 | 70.5 / 80.0 |" in PARTS["voicing-steps"](ROWS)
     assert all(render([]) for render in PARTS.values())
+
+
+def test_pictures_are_drawn_of_what_the_rows_tell_and_shown_with_their_tables() -> None:
+    growth = {"bench": "growth", "streams": 32, "speech_s": 26, "ms": [50.0, 60.0, 70.0, 1.0]}
+    rows = [*ROWS, growth]
+    drawn = {name: fromstring(svg) for name, svg in pictures(rows).items()}
+    assert drawn.keys() == {"waterfall.svg", "growth.svg"} and pictures([]) == {}
+    shown = [title.text for title in drawn["waterfall.svg"].iter(f"{SVG}title")]
+    assert len(shown) == len(STAGES) and shown[0] == f"{STAGES[0]}: 10.0 ms"
+    (line,) = drawn["growth.svg"].iter(f"{SVG}polyline")
+    assert len(line.attrib["points"].split()) == 3, "the last hop is no whole one"
+    assert "(bench/growth.svg)" in PARTS["hops"](rows) and ".svg" not in PARTS["hops"](ROWS)
 
 
 def test_rows_are_read_from_a_file_that_may_not_be_there(tmp_path: Path) -> None:
