@@ -24,7 +24,7 @@ SITE=${SITE:-/tmp/site}; WORK=${WORK:-/tmp/gpu}; OUT=${OUT:-$WORK/out}; PY=$(com
 [[ $PY = /* ]] || PY=$PWD/$PY  # pip runs in another folder
 DEVICE=${DEVICE:-cuda}; SIZE=${SIZE:-full}; CARRY=${CARRY:-.carry/gpu}; COMMIT=${COMMIT:-}
 export PYTHONPATH=$SITE:$PWD${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1
-mkdir -p "$WORK" "$OUT"
+mkdir -p "$WORK/cache" "$OUT"
 OFFICIAL=(--model-dir "$WORK/official" --cache-dir "$WORK/cache" --device "$DEVICE")
 TIMED=(--model-dir "$WORK/timed" --cache-dir "$WORK/cache" --device "$DEVICE")
 read -ra GIVEN <<<"${FLAGS:-}"
@@ -33,11 +33,11 @@ ONE=(--commit "$COMMIT"); [[ ${CUDA_VISIBLE_DEVICES:-} =~ ^[0-9]+$ ]] && ONE+=(-
 OPEN=(--max-running 256 --queue-size 1000 --max-per-client 1000 --takes-max-mb 0)
 if [ "$DEVICE" = cuda ]; then
   LM_STREAMS=1,8,64,128; LM_ROWS=1,32; LM_BESIDE=1,64; LM_SETTINGS=(--set gpu_memory_utilization=0.1)
-  LOADS=(--streams 1,8,32,64 --burst 128); GROWTH=(--growth-streams 1,32); NAIVE=1,8; BATCH=8,32; PLAYS=2; CODES=6561; PROFILED=1,32
+  LOADS=(--seconds 3 --streams 1,8,32,64 --burst 128); GROWTH=(--growth-streams 1,32); NAIVE=1,8; BATCH=8,32; PLAYS=2; CODES=6561; PROFILED=1,32
   SERVED=("${OPEN[@]}" --max-num-seqs 128 --max-batch-rows 128 --gpu-memory-utilization 0.1 --flow-pool-gib 100)
 else
   LM_STREAMS=1,4; LM_ROWS=2; LM_BESIDE=1,3; LM_SETTINGS=(--set kv_cache_gib=0.1 --tokens 20 --seconds 1)
-  LOADS=(--streams 1 --burst 3 --rounds 1 --seconds 3); GROWTH=(--growth-streams 1,2 --growth-s 12); NAIVE=1; BATCH=2
+  LOADS=(--seconds 3 --streams 1 --burst 3 --rounds 1); GROWTH=(--growth-streams 1,2 --growth-s 12); NAIVE=1; BATCH=2
   PLAYS=1; CODES=243; PROFILED=1,2; SERVED=("${OPEN[@]}" --kv-cache-gib 0.1)
 fi
 
@@ -68,11 +68,12 @@ folder() {
   "$PY" -m tests.official_layout "$WORK/official" "$SIZE" "${given[@]}"
 }
 
-# The same weights, whose speech has a set length: drawn at random they never end by themselves. Two tokens a byte of text.
+# The same weights, whose speech has a set length, for drawn at random they never end by themselves: five tokens for each
+# byte of a text of some 40 bytes, which is one segment for the LM as an English sentence of 8 s is.
 timed() {
   mkdir -p "$WORK/timed"; ln -sfn "$WORK/official"/* "$WORK/timed/"; rm -f "$WORK/timed/cosyvoice2.yaml"
   { cat "$WORK/official/cosyvoice2.yaml"
-    printf 'checkpoint:\n  min_token_text_ratio: 2.1\n  max_token_text_ratio: 2.1\n'; } >"$WORK/timed/cosyvoice2.yaml"
+    printf 'checkpoint:\n  min_token_text_ratio: 5\n  max_token_text_ratio: 5\n'; } >"$WORK/timed/cosyvoice2.yaml"
 }
 
 inside() {
@@ -106,7 +107,7 @@ lm() {
 
 baseline() {
   timed
-  local plain=(--folder "$WORK/timed" --cache-dir "$WORK/cache" --voice Clara --device "$DEVICE" --plays "$PLAYS")
+  local plain=(--folder "$WORK/timed" --cache-dir "$WORK/cache" --voice Clara --device "$DEVICE" --plays "$PLAYS" --seconds 3)
   within 150 "$PY" -m studio.bench.baseline naive "${plain[@]}" --streams "$NAIVE" "${ONE[@]}" --out "$OUT/table.jsonl"
   within 90 "$PY" -m studio.bench.baseline batch "${plain[@]}" --streams "$BATCH" "${ONE[@]}" --out "$OUT/table.jsonl"
 }
