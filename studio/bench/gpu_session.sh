@@ -124,7 +124,7 @@ seeds() {
 }
 
 modes() {
-  within 400 "$PY" -m studio.bench.modes "${OFFICIAL[@]}" | tee "$OUT/modes.txt"
+  within 400 "$PY" -m studio.bench.modes "${OFFICIAL[@]}" --log-level info | tee "$OUT/modes.txt"
 }
 
 all() {

@@ -269,6 +269,7 @@ def forced(settings: Settings) -> str:
 def main(argv: Sequence[str]) -> int:
     args, flags = arguments(argv)
     ensure_registered(service.ROOT)
+    service.show_workers()
     with tempfile.TemporaryDirectory(prefix="studio-bench-") as data:
         settings = load(["--page", "false", "--data-dir", data, *flags, *service.OPEN])
         about = {**conditions("", args.commit, args.gpu), "note": args.note, "forced": forced(settings)}

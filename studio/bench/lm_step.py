@@ -20,7 +20,7 @@ from studio.bench.conditions import conditions
 from studio.bench.figures import percentile, table
 from studio.bench.rows import Out, Row
 from studio.bench.seeds import prompts_of
-from studio.bench.service import ROOT, gpu_bytes
+from studio.bench.service import ROOT, gpu_bytes, show_workers
 from studio.bench.texts import BY_SECONDS
 from studio.bench.voicing_load import VoicingLoad, drawn_voice
 from studio.engine.lm_client import SpeechLMClient
@@ -187,6 +187,7 @@ def typed(given: Sequence[str]) -> dict[str, object]:
 def main(argv: Sequence[str]) -> int:
     args = arguments(argv)
     ensure_registered(ROOT)
+    show_workers()
     out = Out(
         args.out, {**conditions(commit_given=args.commit), "bench": "lm_step", "model": args.model_dir.name}
     )

@@ -22,7 +22,7 @@ import numpy as np
 from studio.bench.conditions import conditions
 from studio.bench.figures import table
 from studio.bench.rows import Out, Row
-from studio.bench.service import ROOT
+from studio.bench.service import ROOT, show_workers
 from studio.bench.texts import BY_SECONDS
 from studio.checkpoint import read_checkpoint
 from studio.engine.lm_client import SpeechLMClient
@@ -168,6 +168,7 @@ def is_kept(row: Row) -> bool:
 def main(argv: Sequence[str]) -> int:
     args = arguments(argv)
     ensure_registered(ROOT)
+    show_workers()
     out = Out(args.out, {**conditions(args.dtype), "bench": "seeds", "model": args.model_dir.name})
     asyncio.run(run(args, out))
     print(table(out.rows))

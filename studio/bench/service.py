@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import socket
@@ -18,6 +19,7 @@ import httpx
 import psutil
 
 from studio.admin.gpus import MB, GpuMeter
+from studio.engine.worker_link import WorkerLink
 
 ROOT = Path(__file__).resolve().parents[2]
 START_LIMIT_S = 300.0
@@ -110,6 +112,12 @@ def processes(port: int) -> dict[str, list[psutil.Process]]:
         )
         found.setdefault(name, []).extend([child, *child.children(recursive=True)])
     return found
+
+
+def show_workers() -> None:
+    """Let what workers print appear on standard error: their last line alone seldom says why one did not start."""
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    logging.getLogger(WorkerLink.__module__).setLevel(logging.INFO)
 
 
 def memory_mb(parts: dict[str, list[psutil.Process]]) -> dict[str, int]:
