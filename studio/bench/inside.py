@@ -2,7 +2,7 @@
 
 The studio serves in this process, without a page. Its listeners come over HTTP from processes of their own, and then
 past HTTP from this one. The clock is the server's: from a request's arrival to the first bytes of its sound that were
-handed to the transport. Each row is a JSON line, printed and kept as soon as it is known; a part that fails does not
+handed to the transport. Each row is a JSON line, printed and kept as soon as it is known; a load that fails does not
 stop the others. Exit status 1 where one failed.
 """
 
@@ -18,6 +18,7 @@ import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -45,6 +46,8 @@ from studio.setup.registration import ensure_registered
 from studio.speech import BLOCK_TOKENS
 
 WARMING_SEED = 9000
+Measure = Callable[[], Awaitable[None]]
+"""Adds its rows. Raises whatever goes wrong."""
 
 
 def arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
@@ -72,6 +75,9 @@ def arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--note", default="", help="a word on the conditions, kept in each row")
     parser.add_argument("--out", type=Path, help="file to which JSON lines are appended")
     args, flags = parser.parse_known_args(argv)
+    args.parts = args.parts.split(",")
+    if unknown := set(args.parts) - PARTS.keys():
+        parser.error(f"--parts knows no {', '.join(unknown)}")
     args.streams, args.growth_streams = (
         [int(n) for n in given.split(",") if n] for given in (args.streams, args.growth_streams)
     )
@@ -135,20 +141,21 @@ async def _ready(engine: Engine) -> None:
             await asyncio.sleep(service.LOOK_EVERY_S)
 
 
-async def over_http(args: argparse.Namespace, studio: Studio, out: Out) -> None:
+def over_http(args: argparse.Namespace, studio: Studio, out: Out) -> list[Measure]:
     """Closed loops and the burst from a process of their own; a waterfall of the first and the last of them."""
-    loads = loads_of(args)
-    for load_name, streams, plays in loads:
+
+    async def measure(load_name: str, streams: int, plays: int, falls: bool) -> None:
         studio.clock.sent.clear()
         client = await _client(args, studio, streams, plays)
         sent = list(studio.clock.sent)
         mine = {f"client_{name}": client.pop(name) for name in list(client) if name.startswith("ttfa_")}
         out.add(_row(args, studio, "http", load_name, client | mine | ttfa(sent)))
-        if (load_name, streams, plays) in (loads[0], loads[-1]):
-            summaries = (await studio.engine.stats()).last_requests
-            out.add(
-                {"bench": "waterfall", "load": load_name, "streams": streams, **waterfall(sent, summaries)}
-            )
+        if falls:
+            found = waterfall(sent, (await studio.engine.stats()).last_requests)
+            out.add({"bench": "waterfall", "load": load_name, "streams": streams, **found})
+
+    loads = loads_of(args)
+    return [partial(measure, *load, load in (loads[0], loads[-1])) for load in loads]
 
 
 async def _client(args: argparse.Namespace, studio: Studio, streams: int, plays: int) -> Row:
@@ -165,15 +172,18 @@ async def _client(args: argparse.Namespace, studio: Studio, streams: int, plays:
     return dict(json.loads(told.splitlines()[-1])["rows"][0])
 
 
-async def past_http(args: argparse.Namespace, studio: Studio, out: Out) -> None:
+def past_http(args: argparse.Namespace, studio: Studio, out: Out) -> list[Measure]:
     """The same loads from this process."""
-    for load_name, streams, plays in loads_of(args):
+
+    async def measure(load_name: str, streams: int, plays: int) -> None:
         lines = islice(lines_of(studio.voice.id, args.seconds), plays)
         came = await closed_loop(studio.speak, lines, streams, args.limit_s)
         for failure in came.failures:
             print(f"failed: {failure}", file=sys.stderr)
         figures = row(streams, came.plays, len(came.failures), came.wall_s)
         out.add(_row(args, studio, "engine", load_name, figures))
+
+    return [partial(measure, *load) for load in loads_of(args)]
 
 
 def loads_of(args: argparse.Namespace) -> list[tuple[str, int, int]]:
@@ -199,31 +209,34 @@ def _row(args: argparse.Namespace, studio: Studio, via: str, load_name: str, fig
     return about | figures | {"gpu_bytes": service.gpu_bytes(args.gpu)}
 
 
-async def growing(args: argparse.Namespace, studio: Studio, out: Out) -> None:
+def growing(args: argparse.Namespace, studio: Studio, out: Out) -> list[Measure]:
     """Hops of one block each, whatever is set."""
-    voice = await studio.rooms.prompts.of(studio.voice)
-    frame_bytes, codes = studio.fact("flow_frame_bytes"), studio.fact("speech_codes")
-    pool_bytes = int(studio.settings.flow_pool_gib * 2**30)
-    hops = HopSchedule(BLOCK_TOKENS, 1.0, BLOCK_TOKENS)
-    studio.engine.limit(replace(limits_of(studio.settings), hops=hops))
-    try:
-        for streams in args.growth_streams:
-            seconds = longest_s(pool_bytes, frame_bytes, streams, args.growth_s)
+
+    async def measure(streams: int) -> None:
+        voice = await studio.rooms.prompts.of(studio.voice)
+        frame_bytes, codes = studio.fact("flow_frame_bytes"), studio.fact("speech_codes")
+        pool_bytes = int(studio.settings.flow_pool_gib * 2**30)
+        seconds = longest_s(pool_bytes, frame_bytes, streams, args.growth_s)
+        usual = limits_of(studio.settings)
+        studio.engine.limit(replace(usual, hops=HopSchedule(BLOCK_TOKENS, 1.0, BLOCK_TOKENS)))
+        try:
             async with asyncio.timeout(2 * args.limit_s):
                 hops_s = await hop_times(studio.engine, voice, codes, streams, seconds)
-            found = growth_row(hops_s, streams, len(voice.mel), frame_bytes)
-            out.add({"bench": "growth", "speech_s": seconds, "frame_bytes": frame_bytes, **found})
-    finally:
-        studio.engine.limit(limits_of(studio.settings))
+        finally:
+            studio.engine.limit(usual)
+        found = growth_row(hops_s, streams, len(voice.mel), frame_bytes)
+        out.add({"bench": "growth", "speech_s": seconds, "frame_bytes": frame_bytes, **found})
+
+    return [partial(measure, streams) for streams in args.growth_streams]
 
 
-PARTS: dict[str, Callable[[argparse.Namespace, Studio, Out], Awaitable[None]]] = {
+PARTS: dict[str, Callable[[argparse.Namespace, Studio, Out], list[Measure]]] = {
     "http": over_http, "engine": past_http, "growth": growing,
 }  # fmt: skip
 
 
 async def run(args: argparse.Namespace, settings: Settings, out: Out) -> bool:
-    """Whether all parts went well."""
+    """Whether all went well."""
     began_s = time.monotonic()
     well = True
     async with served(settings, args.voice) as studio:
@@ -231,13 +244,14 @@ async def run(args: argparse.Namespace, settings: Settings, out: Out) -> bool:
         out.conditions["precision"] = precision_of(settings, facts.get("token2wav", {}))
         out.add({"bench": "start", "ready_s": round(time.monotonic() - began_s, 1), "workers": facts})
         await _warm(args, studio, out)
-        for name in args.parts.split(","):
-            try:
-                await PARTS[name](args, studio, out)
-            except Exception as error:  # the other parts' figures are worth having
-                well = False
-                traceback.print_exc()
-                out.add({"bench": name, "failed": f"{type(error).__name__}: {error}"})
+        for name in args.parts:
+            for measure in PARTS[name](args, studio, out):
+                try:
+                    await measure()
+                except Exception as error:  # the other figures are worth having
+                    well = False
+                    traceback.print_exc()
+                    out.add({"bench": name, "failed": f"{type(error).__name__}: {error}"})
     return well
 
 
