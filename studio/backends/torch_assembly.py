@@ -75,12 +75,17 @@ def assemble(flow: Flow, hift: Hift | CausalHift, how: Assembly) -> TorchToken2W
     vocoder = hift.to(how.device).eval().fold_weight_norm()
     paged = how.paged(flow)
     if not paged and how.flow_dtype not in ("auto", "float32"):
-        raise SettingsError("settings.bad", name="flow_dtype", value=how.flow_dtype, reason="it needs flow_cache pages")
+        raise SettingsError(
+            "settings.bad", name="flow_dtype", value=how.flow_dtype, reason="it needs flow_cache pages"
+        )
     voices: dict[str, Any] = {"voice_cache": how.voice_cache, "voice_cache_bytes": how.voice_cache_bytes}
     if not paged:
         return TorchToken2Wav(flow, vocoder, pool_bytes=how.pool_bytes, storage=how.storage(paged), **voices)
     pool = PagedFlow(
-        flow, pool_bytes=how.pool_bytes or _usual_pool_bytes(how), storage=how.storage(paged), compute=how.compute(flow)
+        flow,
+        pool_bytes=how.pool_bytes or _usual_pool_bytes(how),
+        storage=how.storage(paged),
+        compute=how.compute(flow),
     )
     if isinstance(vocoder, CausalHift):
         return TorchToken2Wav(pool, vocoder, **voices)

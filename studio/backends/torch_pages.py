@@ -111,7 +111,9 @@ class PageTurns:
 
     def others(self, row: TorchRow | None = None) -> list[TorchRow]:
         """All rows but one that have pages of their own: the idle first, then those opened last."""
-        others = [other for other in reversed(list(self._rows.values())) if other is not row and self._own(other)]
+        others = [
+            other for other in reversed(list(self._rows.values())) if other is not row and self._own(other)
+        ]
         return sorted(others, key=lambda other: not self._idle(other))
 
     def _idle_and_later(self, row_id: str) -> list[TorchRow]:

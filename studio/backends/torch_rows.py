@@ -216,7 +216,10 @@ class TorchToken2Wav:
         found: dict[str, Any] = {"flow_steps": self._flow.steps, "flow_frame_bytes": self._frame_bytes}
         if not isinstance(self._flow, PagedFlow):
             return found | {"flow_cache": "grown"}
-        types = {"flow_precision": self._flow.pool.stores[-1].keys_values.dtype, "flow_dtype": self._flow.compute}
+        types = {
+            "flow_precision": self._flow.pool.stores[-1].keys_values.dtype,
+            "flow_dtype": self._flow.compute,
+        }
         return found | {
             "flow_cache": "pages", **{name: str(of).removeprefix("torch.") for name, of in types.items()},
             **self._pages(), "flow_graphs": len(self._flow.graphs),

@@ -33,7 +33,9 @@ class StreamFlow(Protocol):
 
     def open(self, prompt: Any) -> Any: ...
 
-    def step(self, states: Sequence[Any], new_tokens: Sequence[Tensor], final: Sequence[bool]) -> list[Tensor]: ...
+    def step(
+        self, states: Sequence[Any], new_tokens: Sequence[Tensor], final: Sequence[bool]
+    ) -> list[Tensor]: ...
 
     def synthesize(
         self,

@@ -72,7 +72,9 @@ def load_token2wav(
     except weights.WeightsError as error:
         raise _as_studio_error(error, folder) from error
     except ValueError as error:
-        raise SettingsError("settings.bad", name="flow_pool_gib", value=how.pool_bytes / 2**30, reason=error) from None
+        raise SettingsError(
+            "settings.bad", name="flow_pool_gib", value=how.pool_bytes / 2**30, reason=error
+        ) from None
 
 
 def _estimator_head_dim(folder: Path) -> int:

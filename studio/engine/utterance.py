@@ -218,7 +218,9 @@ class Utterance:
             reading = asyncio.create_task(self._room.wait())
             try:
                 await asyncio.wait({limit, reading}, return_when=asyncio.FIRST_COMPLETED)
-                if not reading.done():  # and not whether there is room: a step may have filled it again by now
+                if (
+                    not reading.done()
+                ):  # and not whether there is room: a step may have filled it again by now
                     raise RequestAborted("speech.listener_slow", seconds=self._parts.listener_timeout_s)
                 self._room.clear()
             finally:

@@ -58,10 +58,14 @@ STATE_BYTES = Metric(
     "studio_token2wav_state_bytes", "gauge", "Memory of the flow and vocoder state of rows and voices."
 )
 FLOW_PAGES = Metric(
-    "studio_flow_pages", "gauge", "Pages of the flow's pool, a second of a prompt or of speech each; 0: it keeps none."
+    "studio_flow_pages",
+    "gauge",
+    "Pages of the flow's pool, a second of a prompt or of speech each; 0: it keeps none.",
 )
 FLOW_PAGES_FREE = Metric("studio_flow_pages_free", "gauge", "Pages of the flow's pool that nobody holds.")
-FLOW_PAGES_SHARED = Metric("studio_flow_pages_shared", "gauge", "Pages of the flow's pool that more than one holds.")
+FLOW_PAGES_SHARED = Metric(
+    "studio_flow_pages_shared", "gauge", "Pages of the flow's pool that more than one holds."
+)
 KV_CACHE_USAGE = Metric(
     "studio_kv_cache_usage_ratio",
     "gauge",

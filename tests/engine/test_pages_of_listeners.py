@@ -71,7 +71,9 @@ class Studio:
         )
 
     async def submit(self, seed: int):  # type: ignore[no-untyped-def]
-        return await self.engine.submit(SynthesisRequest("hello dear world", voice(seed), Sampling(seed=seed)))
+        return await self.engine.submit(
+            SynthesisRequest("hello dear world", voice(seed), Sampling(seed=seed))
+        )
 
     def pages_of_rows(self) -> int:
         """Pages that are held beyond one for each voice that is ready."""
@@ -96,7 +98,9 @@ async def test_pages_of_a_listener_who_leaves_are_free_at_once(studio: Studio) -
     assert studio.pages_of_rows() == 0 and studio.token2wav.real.stats().rows_open == 0
 
 
-async def test_one_who_reads_nothing_holds_few_pages_slows_nobody_and_loses_them_in_the_end(studio: Studio) -> None:
+async def test_one_who_reads_nothing_holds_few_pages_slows_nobody_and_loses_them_in_the_end(
+    studio: Studio,
+) -> None:
     studio.lm.enqueue(Say(600, delta_tokens=50), Finish())
     idle = await studio.submit(0)
     while idle.waiting_s <= 1.0:

@@ -52,7 +52,11 @@ def test_computing_in_half_precision_needs_pages() -> None:
         mini("grown", flow_dtype="bfloat16")
     made = mini("pages", flow_dtype="bfloat16", flow_precision="fp8", pages=4)
     facts = made.facts()
-    assert (facts["flow_cache"], facts["flow_dtype"], facts["flow_precision"]) == ("pages", "bfloat16", "float8_e4m3fn")
+    assert (facts["flow_cache"], facts["flow_dtype"], facts["flow_precision"]) == (
+        "pages",
+        "bfloat16",
+        "float8_e4m3fn",
+    )
     assert facts["flow_pages"] > 4 and isinstance(made._hift, WindowedHift)
 
 

@@ -57,7 +57,10 @@ def of(row_id: str, step: RowStep) -> RowStep:
 
 def test_pool_tells_its_pages_and_rows_that_leave_give_theirs_back() -> None:
     token2wav = paged(10)
-    assert isinstance(token2wav._flow, PagedFlow) and (token2wav.stats().flow_pages, free(token2wav)) == (10, 10)
+    assert isinstance(token2wav._flow, PagedFlow) and (token2wav.stats().flow_pages, free(token2wav)) == (
+        10,
+        10,
+    )
     for row_id in "ab":
         first = token2wav.open(row_id, voice(0, PROMPT_TOKENS), 0)
     assert (free(token2wav), token2wav.stats().flow_pages_shared) == (9, 1)
@@ -73,7 +76,9 @@ def test_pool_tells_its_pages_and_rows_that_leave_give_theirs_back() -> None:
     assert free(token2wav) == 10
 
 
-def test_rows_of_too_few_pages_wait_and_begin_again_and_sound_as_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_too_few_pages_wait_and_begin_again_and_sound_as_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Four rows that take five pages each, of a pool that has three voices in it and nine more."""
     rows = [(voice(n % 3, PROMPT_TOKENS), speech(n, 85 + 5 * n)) for n in range(4)]
     wide, narrow = paged(MANY), paged(12)

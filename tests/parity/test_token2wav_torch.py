@@ -53,7 +53,7 @@ def mini(flow_cache: str, flow_steps: int = 10, pages: int = 200, **how: Any) ->
 
 @pytest.fixture(params=["grown", "pages"])
 def token2wav(request: pytest.FixtureRequest) -> TorchToken2Wav:
-    return mini(request.param)
+    return mini(request.param, flow_steps=10 if request.param == "grown" else 4)
 
 
 @pytest.fixture
