@@ -21,4 +21,8 @@ def gpu_turn(folder: Path, device: str) -> Iterator[None]:
         return
     with (folder / "gpu.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+        try:
+            yield
+        finally:
+            # Closing would not do: vLLM's engine process may be forked meanwhile, and has the open file too.
+            fcntl.flock(file, fcntl.LOCK_UN)
