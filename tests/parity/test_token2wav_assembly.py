@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import cast
 
+import numpy as np
 import pytest
 import torch
 
@@ -14,8 +15,9 @@ from studio.errors import SettingsError
 from studio.models.flow import Flow
 from studio.models.flow.sizes import DitConfig, FlowConfig
 from studio.models.hift.window import WindowedHift
+from studio.protocols import RowStep
 from studio.settings import Settings
-from tests.parity.test_token2wav_torch import mini
+from tests.parity.test_token2wav_torch import assert_same_sound, mini, speak, speech, voice
 
 VERSION_2, VERSION_3 = (cast(Flow, SimpleNamespace(config=config)) for config in (FlowConfig(), DitConfig()))
 
@@ -63,3 +65,27 @@ def test_computing_in_half_precision_needs_pages() -> None:
 def test_pool_without_any_page_is_refused() -> None:
     with pytest.raises(ValueError, match="pages"):
         mini("pages", pages=0)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_on_a_gpu_steps_wait_once_and_sound_as_on_a_cpu() -> None:
+    """Sizes of the mini weights; in float32, so that only the order of sums differs."""
+    row = (voice(0, 40), speech(0, 98))
+    (expected,) = speak(mini("pages", flow_steps=4), [row], 50)
+    made = mini(
+        "auto", flow_steps=4, device="cuda", flow_precision="float32", flow_dtype="float32", pool_bytes=2**30
+    )
+    made.warm_up()
+    assert made.facts()["flow_cache"] == "pages" and made.facts()["flow_graphs"] > 8
+    assert_same_sound(speak(made, [row], 50)[0], expected)
+    for row_id in "abc":
+        first = made.open(row_id, row[0], 7)
+    ahead = np.zeros(3, np.int32)
+    torch.cuda.set_sync_debug_mode("error")  # for all but the event that `fetch` waits for
+    try:
+        results = made.step(
+            [RowStep(row_id, np.asarray(row[1][:first], np.int32), ahead, False) for row_id in "abc"]
+        )
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert all(result.error is None for result in results)
