@@ -34,7 +34,7 @@ export class Comparison {
     this.root.hidden = takes.length < 2;
     if (takes.length < 2) return this.root.replaceChildren();
     this.choices = takes.map((take, n) => element("button", { type: "button", class: "compare-choice", onclick: () => this.hear(n) },
-      element("strong", {}, nameOf(n)), ` ${take.voice.name} · ${take.title}`));
+      element("strong", {}, nameOf(n)), ` ${take.who} · ${take.title}`));
     this.play = button(say("takes.play"), () => this.toggle(), { class: "compare-play" });
     this.slider = element("input", { type: "range", min: 0, step: 0.01, value: 0, "aria-label": say("takes.position"), oninput: () => this.seek(Number(this.slider.value)) });
     this.time = element("span", { class: "compare-time" });

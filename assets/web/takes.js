@@ -57,10 +57,11 @@ class Takes {
 
   row(take) {
     take.title = take.kind === "conversion" ? say("takes.converted") : take.text;
+    take.who = take.voice.name || say("takes.clip_voice");
     const made = new Date(take.created_at * 1000).toLocaleString(document.documentElement.lang || undefined, { dateStyle: "medium", timeStyle: "short" });
-    const about = [made, take.voice.name, say("takes.seconds", { seconds: take.seconds.toFixed(1) }), say("player.seed", { seed: take.seed })];
+    const about = [made, take.who, say("takes.seconds", { seconds: take.seconds.toFixed(1) }), say("player.seed", { seed: take.seed })];
     const item = element("li", { class: "take" },
-      element("p", { class: "take-about" }, about.filter(Boolean).join(" · ")), element("p", { class: "take-text", dir: "auto" }, take.title));
+      element("p", { class: "take-about" }, about.join(" · ")), element("p", { class: "take-text", dir: "auto" }, take.title));
     item.dataset.take = take.id;
     const named = (key) => ({ "aria-label": `${say(key)}: ${take.title.slice(0, 60)}` });
     const play = button(say("takes.play"), () => this.toggle(take, play), { class: "take-play", ...named("takes.play") });

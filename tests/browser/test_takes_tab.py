@@ -9,7 +9,7 @@ from urllib.parse import urljoin
 import pytest
 from playwright.sync_api import Locator, expect
 
-from tests.api.conftest import Service, clip_bytes
+from tests.api.conftest import Service, clip_bytes, clip_samples
 from tests.browser.conftest import PHONE, OpenPage
 from tests.browser.studio_page import StudioPage
 from tests.browser.test_page import GRADIOS_OWN, faults
@@ -66,6 +66,19 @@ def test_takes_history_is_searched_starred_and_deleted(open_on_fakes: OpenPage) 
     expect(takes.locator(".takes-said")).to_have_text("No take has these words.")
     takes.get_by_label("Search text or voice").fill("")
     expect(takes.locator(".take-text")).to_have_text(["The old lighthouse"])
+
+
+def test_take_of_a_voice_without_a_name_says_that_it_is_that_of_a_clip(open_on_fakes: OpenPage, fakes: Service) -> None:
+    page, drafts = open_on_fakes(), []
+    fakes.in_loop(lambda: drafts.append(fakes.store.add(clip_samples(3.0), 24_000, "good day")))
+    spoken(page, "Who am I", voice=drafts[0].id)
+    spoken(page, "I am Ada")
+    takes = open_takes(page)
+    expect(take(takes, "Who am I").locator(".take-about")).to_contain_text(" · Voice of a clip · ")
+    expect(take(takes, "I am Ada").locator(".take-about")).to_contain_text(" · Ada · ")
+    for text in ("Who", "Ada"):
+        take(takes, text).get_by_label("Compare").check()
+    expect(takes.locator(".compare-choice")).to_contain_text(["A Voice of a clip · Who am I", "B Ada · I am Ada"])
 
 
 def test_nobody_sees_the_takes_of_another(open_on_fakes: OpenPage) -> None:
