@@ -26,15 +26,18 @@ def _uniform(rows: int, low: float, high: float, like: Tensor) -> Tensor:
     return low + (high - low) * torch.rand((rows, 1, 1), device=like.device)
 
 
-def recording(log_power: Tensor, bin_hz: Tensor, ten_db: float, share: float = 0.7) -> Tensor:
+def recording(
+    log_power: Tensor, bin_hz: Tensor, ten_db: float, share: float = 0.7, equalised: float = 1.0
+) -> Tensor:
     """Equaliser, gain, low-pass and noise for a share of the rows.
 
     Args:  log_power: [B, T, bins] log mel power; ten_db: what 10 dB is in its unit (1 for log10, ln 10 for natural).
+           equalised: how much of equaliser and gain; with 0 colour and level stay.
     """
     rows, _, bins = log_power.shape
     position = torch.linspace(0, math.pi, bins, device=log_power.device)
     tilt = sum(_uniform(rows, -0.35, 0.35, log_power) * torch.cos(k * position) for k in (1, 2, 3, 5))
-    changed = log_power + ten_db * (tilt + _uniform(rows, -1.0, 0.6, log_power))
+    changed = log_power + equalised * ten_db * (tilt + _uniform(rows, -1.0, 0.6, log_power))
     cutoff_hz = _uniform(rows, 3600.0, 11000.0, log_power)  # from 8 kHz on there is nothing to cut
     octaves_above = torch.log2(bin_hz / cutoff_hz).clamp(min=0)
     changed = changed - ten_db * (octaves_above * 12).clamp(max=5.0)

@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 PROMPT_SHARE, PROMPT_LIMIT = 0.7, 0.75
 """Share of the crops that have a prompt, and how much of the crop it may be."""
-DISTURBED_SHARE = 0.35
+DISTURBED_SHARE = 0.25
 EMBEDDING_NOISE = 0.03
 CHECKPOINT_EVERY_S = 120.0
 TRIAL_PROMPT_TOKENS = 100
@@ -66,8 +66,11 @@ def draw(mel: Tensor) -> training.Draw:
 
 
 def disturbed(mel: Tensor, bin_hz: Tensor) -> Tensor:
-    """Mels of which a share is as a worse recording would give it; amplitudes, so 10 dB is ln(10) / 2."""
-    return augment.recording(mel, bin_hz, math.log(10) / 2, DISTURBED_SHARE).clamp(min=MEL_FLOOR)
+    """Mels of which a share is as a noisier, duller recording would give it; amplitudes, so 10 dB is ln(10) / 2.
+
+    Colour and level stay: a prompt that has another one than what follows teaches the flow not to copy it.
+    """
+    return augment.recording(mel, bin_hz, math.log(10) / 2, DISTURBED_SHARE, equalised=0.0).clamp(min=MEL_FLOOR)
 
 
 def crop_loss(
@@ -103,6 +106,7 @@ def make_step(
         tokens, mel, embedding = store.draw(args.rows, args.crop_tokens, chance)
         embedding = embedding + EMBEDDING_NOISE * torch.randn_like(embedding)
         mel, embedding = widen.other_voices(mel, embedding, args.other_voices, args.missing_embeddings)
+        mel = widen.louder_or_softer(mel)
         drawn = draw(mel)
         prompt = disturbed(mel, bin_hz)
         with torch.autocast(device_type, torch.bfloat16, enabled=device_type == "cuda", cache_enabled=False):

@@ -25,6 +25,9 @@ SMALLEST_WARP, LARGEST_WARP = 0.84, 1.19
 COLOUR = 0.35 * math.log(10) / 2
 """Bound of each of the four curves that make a colour: 3.5 dB, in natural log amplitude."""
 
+LEVEL = 0.4 * math.log(10) / 2
+"""Bound of the change of level: 4 dB."""
+
 
 def warped(mel: Tensor, warp: Tensor) -> Tensor:
     """Move pitch and formants of each row by a factor, keeping its tempo.
@@ -61,6 +64,12 @@ def coloured(mel: Tensor) -> Tensor:
     curves = torch.stack([torch.cos(k * position) for k in (1, 2, 3, 5)])  # [4, 80]
     weights = (torch.rand((rows, 4), device=mel.device) * 2 - 1) * COLOUR
     return mel + (weights @ curves)[:, None]
+
+
+def louder_or_softer(mel: Tensor) -> Tensor:
+    """Each row of [B, F, 80] at a level of its own, up to 4 dB off, so that the level too is the prompt's."""
+    gain = (torch.rand((mel.shape[0], 1, 1), device=mel.device) * 2 - 1) * LEVEL
+    return mel + gain
 
 
 def other_voices(mel: Tensor, embedding: Tensor, share: float, missing_share: float) -> tuple[Tensor, Tensor]:
