@@ -7,7 +7,6 @@ it has for Ampere do not look at the number of rows.
 
 from __future__ import annotations
 
-import os
 from types import ModuleType
 
 import torch
@@ -17,7 +16,9 @@ PRODUCTS = ("mm", "addmm", "matmul", "linear")
 
 def cover_products() -> None:
     """Have vLLM's switch to batch invariance, where it is asked for, cover products on every GPU."""
-    if os.environ.get("VLLM_BATCH_INVARIANT") != "1":
+    import vllm.envs
+
+    if not vllm.envs.VLLM_BATCH_INVARIANT:
         return
     try:
         from vllm.model_executor.determinism import batch_invariant
