@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import sys
+from functools import partial
 from pathlib import Path
 
 import uvicorn
 from fastapi import FastAPI
 
+from studio.admin.fitting import WeightBytes
 from studio.admin.office import limits_of, open_office
 from studio.admin.planner import LmSizes
 from studio.api.arrival import Arrival
@@ -27,6 +29,8 @@ from studio.library.prompts import VoicePrompts
 from studio.library.starters import add_starters, first_in_order
 from studio.library.store import VoiceStore
 from studio.messages import render
+from studio.registry.loaded import Loaded
+from studio.registry.models import Models
 from studio.settings import Settings, exit_on_error
 from studio.setup.registration import ensure_registered
 from studio.speech import ServedModel, VoicePrompt
@@ -35,19 +39,17 @@ from studio.text.frontend import TextFrontend
 ROOT = Path(__file__).resolve().parent
 
 
-def build(settings: Settings) -> FastAPI:
-    """The whole studio; nothing heavy is imported here, the models live in the workers."""
-    checkpoint = read_checkpoint(Path(settings.model_dir))
-    check_files(checkpoint.folder)
+def load(name: str, folder: Path, settings: Settings, store: VoiceStore) -> Loaded:
+    """A checkpoint with workers of its own, which nothing has started yet; "": it has the name that it says itself.
+
+    Raises: CheckpointError. Nothing heavy is imported here, the models live in the workers.
+    """
+    checkpoint = read_checkpoint(folder)
+    check_files(folder)
     supervision = Supervision(start_timeout_s=settings.start_timeout_s)
-    lm_worker, token2wav_worker, ears_worker = (
-        WorkerProcess(
-            [sys.executable, "-m", f"studio.backends.{program}"],
-            name,
-            settings.for_worker(),
-            supervision=supervision,
-        )
-        for name, program in (("lm", "vllm_lm"), ("token2wav", "torch_token2wav"), ("ears", "ears"))
+    lm_worker, token2wav_worker = (
+        worker_of(settings, part, program, supervision)
+        for part, program in (("lm", "vllm_lm"), ("token2wav", "torch_token2wav"))
     )
     frontend = TextFrontend.load(
         checkpoint.tokenizer_folder,
@@ -66,32 +68,56 @@ def build(settings: Settings) -> FastAPI:
         workers=(lm_worker, token2wav_worker),
         silent_tokens=checkpoint.silent_tokens,
     )
-    store = VoiceStore(settings.folder("library"), settings.max_voices)
-    add_starters(store, ROOT / "assets" / "starters")
-    prompts = VoicePrompts(
-        store,
-        PromptEncoderClient(token2wav_worker),
-        settings.folder("prompts"),
-        fingerprint(checkpoint),
-        prepare=token2wav.prepare,
-    )
     model = ServedModel(
-        settings.served_model_name or checkpoint.id,
+        name or checkpoint.id,
         settings.sampling(checkpoint.sampling),
         checkpoint.modes,
         checkpoint.sound_tags,
         checkpoint.languages,
         checkpoint.interleaved,
     )
+    prompts = VoicePrompts(
+        store,
+        PromptEncoderClient(token2wav_worker),
+        settings.folder("prompts"),
+        fingerprint(checkpoint),
+        prepare=token2wav.prepare,
+        model=model.name,
+    )
+    workers = {"lm": lm_worker, "token2wav": token2wav_worker}
+    return Loaded(model, engine, prompts, workers, checkpoint.sampling)
+
+
+def worker_of(settings: Settings, name: str, program: str, supervision: Supervision) -> WorkerProcess:
+    command = [sys.executable, "-m", f"studio.backends.{program}"]
+    return WorkerProcess(command, name, settings.for_worker(), supervision=supervision)
+
+
+def build(settings: Settings) -> FastAPI:
+    """The whole studio. Raises CheckpointError."""
+    store = VoiceStore(settings.folder("library"), settings.max_voices)
+    folder = Path(settings.model_dir)
+    default = load(settings.served_model_name, folder, settings, store)
+    try:
+        models = Models(default, settings.model_dir, settings.further_models())
+    except ValueError as error:
+        raise CheckpointError("settings.models_twice", value=error) from error
+    add_starters(store, ROOT / "assets" / "starters")
 
     async def first_voice() -> VoicePrompt:
-        return await prompts.of(first_in_order(store, "en"))
+        return await default.prompts.of(first_in_order(store, "en"))
 
-    workers = {"lm": lm_worker, "token2wav": token2wav_worker}
-    sizes = LmSizes.of(checkpoint)
-    office = open_office(engine, workers, settings, model, checkpoint.sampling, sizes, first_voice)
-    ears = EarsClient(ears_worker, settings.asr_model)
-    return build_web(engine, store, prompts, settings, model, ears, office=office)
+    checkpoint = read_checkpoint(folder)
+    office = open_office(
+        models,
+        settings,
+        LmSizes.of(checkpoint),
+        first_voice,
+        partial(load, store=store),
+        WeightBytes.of(checkpoint),
+    )
+    ears_worker = worker_of(settings, "ears", "ears", Supervision(start_timeout_s=settings.start_timeout_s))
+    return build_web(models, store, settings, EarsClient(ears_worker, settings.asr_model), office=office)
 
 
 def application(settings: Settings) -> FastAPI | Arrival:

@@ -10,6 +10,7 @@ StudioError
     CrossSite             403  a form or script of another site
     VoiceNotFound         404  no voice of that name or id
     NotFound              404  no take, script, line, job or listening test of that id that is the caller's
+    ModelNotFound         404  no model of that name is known
     VoiceConflict         409  a voice of that name exists
     ListeningConflict     409  the listening test is in no state for this
     ClipTooLarge          413  more bytes or seconds than allowed
@@ -19,6 +20,7 @@ StudioError
     QueueFull             429  come back in retry_after_s
     EngineNotReady        503  still starting, or restarting
     EngineDraining        503  shutting down
+    ModelNotLoaded        503  a known model that is not loaded, or not yet
   SynthesisError
     NoSpeech              500  the model gave no speech token
     RunawaySpeech         500  the model did not end within the allowed length
@@ -118,6 +120,11 @@ class NotFound(ClientError):
     code = "not_found"
 
 
+class ModelNotFound(ClientError):
+    http_status = 404
+    code = "model_not_found"
+
+
 class VoiceConflict(ClientError):
     http_status = 409
     code = "voice_exists"
@@ -161,6 +168,11 @@ class EngineNotReady(CapacityError):
 
 class EngineDraining(CapacityError):
     code = "engine_draining"
+
+
+class ModelNotLoaded(CapacityError):
+    code = "model_not_loaded"
+    retryable = False
 
 
 class SynthesisError(StudioError):

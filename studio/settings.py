@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import os
+import re
 import sys
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -33,6 +34,7 @@ SPACE_SIGN_IN = {
     "oidc_client_secret": "OAUTH_CLIENT_SECRET", "oidc_scopes": "OAUTH_SCOPES",
 }
 """Settings, and the variables that a Hugging Face Space with `hf_oauth: true` gives them by."""
+MODEL_NAME = re.compile(r"[\w./-]{1,64}")
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -72,6 +74,8 @@ class Settings(BaseModel):
     hub_endpoint: str = knob("", "Address of the hub or a mirror; empty: HF_ENDPOINT for Hugging Face, else the hub's own.", group="model")
     model_revision: str = knob("", "Branch, tag or commit to fetch; empty: what the main branch is at the first fetch, from then on.", group="model")
     served_model_name: str = knob("", "Name in /v1/models; empty: the checkpoint's own.", group="model")
+    models: str = knob("", "Further checkpoints beside model_dir, which a request names as `model`: name=folder or name=owner/repository, comma separated.", group="model")
+    load_models: bool = knob(True, "Load them at the start, one after another, as far as they fit; false: only from the Admin tab.", group="model")
     device: Literal["auto", "cpu", "cuda"] = knob("auto", "Where the models run; auto: CUDA if there is one.", group="model")
 
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = knob("auto", "Precision of the speech LM; auto: float32 on CPU, bfloat16 on CUDA, float16 on GPUs before Ampere.", group="lm")
@@ -146,6 +150,11 @@ class Settings(BaseModel):
         entries = (entry.strip().partition("=") for entry in self.oidc_admins.split(",") if entry.strip())
         return tuple((claim, value) for claim, _, value in entries)
 
+    def further_models(self) -> dict[str, str]:
+        """models by name: the folder of each, or its name on the hub."""
+        entries = (entry.strip().partition("=") for entry in self.models.split(",") if entry.strip())
+        return {name.strip(): place.strip() for name, _, place in entries}
+
     def folder(self, name: str) -> Path:
         """A folder of ours below data_dir, made when missing; name "cache" honours cache_dir."""
         path = Path(self.cache_dir) if name == "cache" and self.cache_dir else Path(self.data_dir) / name
@@ -203,7 +212,12 @@ def load(argv: Sequence[str], environ: Mapping[str, str] | None = None) -> Setti
 
 
 def _checked(settings: Settings) -> Settings:
-    """The settings, if those of signing in go together; raises SettingsError otherwise."""
+    """The settings, if those of models and of signing in go together; raises SettingsError otherwise."""
+    names = [entry.partition("=")[0].strip() for entry in settings.models.split(",") if entry.strip()]
+    if wrong := [name for name, place in settings.further_models().items() if not (MODEL_NAME.fullmatch(name) and place)]:
+        raise SettingsError("settings.models", value=wrong[0])
+    if twice := [name for name in names if [settings.served_model_name, *names].count(name) > 1]:
+        raise SettingsError("settings.models_twice", value=twice[0])
     if settings.oidc_issuer and not is_safe_address(settings.oidc_issuer):
         raise SettingsError("settings.oidc_issuer", value=settings.oidc_issuer)
     if settings.oidc_issuer and not settings.oidc_client_id:

@@ -30,6 +30,8 @@ def app_on_fakes(folder: Path) -> object:
     from studio.engine.worker import WorkerProcess
     from studio.library.prompts import VoicePrompts
     from studio.library.store import VoiceStore
+    from studio.registry.loaded import Loaded
+    from studio.registry.models import Models
     from studio.settings import load
     from studio.speech import ServedModel
 
@@ -42,7 +44,9 @@ def app_on_fakes(folder: Path) -> object:
         if name not in known:
             store.add(sine(200.0 + 150 * number, 0, 4 * 24_000), 24_000, "hello there", name=name)
     prompts = VoicePrompts(store, FakePromptEncoder(), settings.folder("prompts"), "fake")
-    return build_web(engine, store, prompts, settings, ServedModel("fake-model"), EarsClient(ears, settings.asr_model))
+    model = ServedModel("fake-model")
+    models = Models(Loaded(model, engine, prompts, {}, model.sampling))
+    return build_web(models, store, settings, EarsClient(ears, settings.asr_model))
 
 
 class FakeStudio:

@@ -101,19 +101,24 @@ class RealStudio:
             return None
 
     def metric(self, name: str) -> float:
-        """The value of a metric that has no labels."""
-        for line in httpx.get(f"{self.url}/metrics", timeout=60).text.splitlines():
-            if line.startswith(f"{name} "):
-                return float(line.split()[1])
-        raise KeyError(name)
+        """The value of a metric that has no label but its model's; summed over the models."""
+        page = httpx.get(f"{self.url}/metrics", timeout=60).text.splitlines()
+        found = [float(line.split()[-1]) for line in page if line.startswith(f"{name}{{")]
+        if not found:
+            raise KeyError(name)
+        return sum(found)
 
     def worker(self, module: str) -> psutil.Process:
-        """The process of a worker program, such as vllm_lm."""
+        """The process of a worker program, such as vllm_lm, where one model is loaded."""
+        (found,) = self.workers(module)
+        return found
+
+    def workers(self, module: str) -> list[psutil.Process]:
+        """The processes of a worker program, the oldest first."""
         assert self._app is not None
         wanted = f"studio.backends.{module}"
         found = [p for p in psutil.Process(self._app.pid).children() if wanted in p.cmdline()]
-        assert len(found) == 1, found
-        return found[0]
+        return sorted(found, key=psutil.Process.create_time)
 
     def until(self, condition: Callable[[], bool], what: str, limit_s: float = START_S) -> None:
         """Wait until a condition holds; says what app.py last said if it never does, or if app.py is gone."""

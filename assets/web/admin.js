@@ -5,6 +5,7 @@ import { showWays } from "./admin_door.js";
 import { Knobs } from "./admin_knobs.js";
 import { Lab } from "./admin_lab.js";
 import { showGpus, showLadder } from "./admin_machine.js";
+import { Models } from "./admin_models.js";
 import { table } from "./elements.js";
 
 const LOOK_MS = 1000, HISTORY_EVERY = 10;
@@ -33,6 +34,9 @@ class Admin {
     this.part = (name) => root.querySelector(`[data-part=${name}]`);
     this.knobs = new Knobs(this.part, (error) => this.failed(error));
     this.lab = new Lab(this.part("lab"), (error) => this.failed(error), () => this.knobs.loadLog());
+    this.models = new Models(this.part, (error) => this.failed(error), {
+      done: () => this.knobs.loadLog(), shown: () => this.part("charts").replaceChildren(),
+    });
     this.looks = 0;
     showWays(this.part);
     this.part("door").addEventListener("submit", (event) => { event.preventDefault(); this.enter(); });
@@ -76,11 +80,11 @@ class Admin {
     clearTimeout(this.timer);
     if (document.hidden || !this.root.offsetParent) return;
     try {
-      const live = await (await ask("admin/live")).json();
+      const live = await (await ask(`admin/live?model=${this.models.shown}`)).json();
       if (this.root.dataset.state !== "open") await this.open();
       this.show(live);
       if (this.looks++ % HISTORY_EVERY === 0) await this.showHistory();
-      await Promise.all([this.knobs.follow(), this.lab.follow()]);
+      await Promise.all([this.knobs.follow(), this.lab.follow(), this.models.follow()]);
     } catch (error) {
       if (error.status === 401) { this.close(); return; }
     }
@@ -92,7 +96,7 @@ class Admin {
     this.part("inside").hidden = false;
     this.root.dataset.state = "open";
     this.looks = 0;
-    await Promise.all([this.knobs.load(), this.lab.look()]);
+    await Promise.all([this.knobs.load(), this.lab.look(), this.models.look()]);
   }
 
   show({ now, lm, pages, token2wav, in_flight: requests, timeline, ...rest }) {
@@ -155,7 +159,7 @@ class Admin {
   }
 
   async showHistory() {
-    const history = await (await ask(`admin/history?span=${this.part("span").value}`)).json();
+    const history = await (await ask(`admin/history?span=${this.part("span").value}&model=${this.models.shown}`)).json();
     const charts = this.part("charts");
     for (const [name, [key, written]] of Object.entries(CHARTS)) {
       if (name.startsWith("gpu_") && !history[name].some((value) => value !== null)) continue;  // no GPU, no chart

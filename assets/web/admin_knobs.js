@@ -143,7 +143,7 @@ export class Knobs {
 const known = (shown) => (value) => (value === null || value === undefined ? "–" : shown(value));
 const seconds = known((value) => `${value.toFixed(2)} s`), number = known((value) => value.toFixed(2));
 const megabytes = known((value) => `${value.toFixed(0)} MB`), whole = known(String);
-const FIGURES = { kv_blocks: whole, kv_tokens: whole, lm_mb: megabytes, first_audio_s: seconds, audio_s_per_s: number };
+const FIGURES = { kv_blocks: whole, kv_tokens: whole, lm_mb: megabytes, first_audio_s: seconds, audio_s_per_s: number, memory_mb: megabytes };
 
 // What the planner said of a change, and what came of it.
 function against({ predicted, found }) {

@@ -1,5 +1,6 @@
-// A clip said by the voice that is picked; there only where the loaded model honours it.
-import { askJson, loaded, say, sayIn } from "./page.js";
+// A clip said by the voice that is picked; there only where the model that is chosen honours it.
+import { model, onModel } from "./options.js";
+import { loaded, say, sayIn } from "./page.js";
 import { finished } from "./try.js";
 
 let root = null;
@@ -8,16 +9,13 @@ const part = (name) => root.querySelector(`[data-part=${name}]`);
 export async function mountConvert(place) {
   await loaded;
   root = place;
-  const [model] = (await askJson("v1/models")).data;
-  if (!model.modes.includes("conversion")) {
-    root.replaceChildren();
-    root.dataset.state = "absent";
-    return;
-  }
   sayIn(root);
   root.querySelector("form").addEventListener("submit", (event) => { event.preventDefault(); convert(event.submitter); });
-  root.querySelector("details").hidden = false;
-  root.dataset.state = "ready";
+  onModel(({ modes }) => {
+    const honoured = modes.includes("conversion");
+    root.querySelector("details").hidden = !honoured;
+    root.dataset.state = honoured ? "ready" : "absent";
+  });
 }
 
 async function convert(button) {
@@ -28,6 +26,7 @@ async function convert(button) {
   const form = new FormData();
   form.append("audio_sample", file);
   form.append("voice", window.studioVoice ?? "");
+  form.append("model", model());
   form.append("response_format", "pcm");
   button.disabled = true;
   part("status").textContent = say("convert.busy");

@@ -1,7 +1,8 @@
-// How it is spoken: speed, pitch, quality, language, seed, sampling, and what the loaded model honours beside; nothing else.
+// How it is spoken: model, speed, pitch, quality, language, seed, sampling, and what the model honours beside; nothing else.
+import { whenSeen } from "./elements.js";
 import { showOutputs } from "./form.js";
 import { languageOptions, nameOf } from "./languages.js";
-import { ask, loaded, say, sayIn } from "./page.js";
+import { askJson, loaded, say, sayIn } from "./page.js";
 import { offerSounds } from "./preview.js";
 
 const SAMPLING = ["temperature", "top_p", "top_k", "repetition_window"];
@@ -9,6 +10,8 @@ const SLIDERS = { speed: { plain: 1, step: 0.05 }, pitch: { plain: 0, step: 0.5 
 const PLAIN_SPEED = [0.8, 1.25]; // beyond, it is heard that speech was made faster or slower
 let root = null;
 let onChange = () => {};
+let models = []; // those that may be asked to speak, as the server lists them; the first is the usual one
+const modelListeners = [];
 let efforts = null; // what each quality stands for, as the server documents it, once it has
 const field = (name) => root.querySelector(`[name=${name}]`);
 const place = (id) => root.querySelector(`#${id}`);
@@ -28,9 +31,38 @@ export async function mountOptions(mounted) {
   root.addEventListener("input", ({ target }) => { if (target.ariaInvalid) markOption(""); });
   showSliders();
   showSeedHolds({});
-  offer((await (await ask("v1/models")).json()).data[0]);
+  field("model").addEventListener("change", () => { showModel(); onChange(); });
+  await lookAtModels();
   root.dataset.state = "ready";
+  whenSeen(root, () => lookAtModels().catch(() => {})); // they come and go in the Admin tab; a lost server is told elsewhere
 }
+
+async function lookAtModels() {
+  models = (await askJson("v1/models")).data;
+  const ids = models.map(({ id }) => id), select = field("model"), offered = [...select.options].map(({ value }) => value);
+  if (ids.join() === offered.join()) return;
+  const before = select.value;
+  select.replaceChildren(...ids.map((id) => new Option(id, id)));
+  select.value = ids.includes(before) ? before : ids[0];
+  place("model").hidden = ids.length < 2;
+  showModel();
+}
+
+function showModel() {
+  const chosen = models.find(({ id }) => id === field("model").value);
+  offer(chosen);
+  for (const act of modelListeners) act(chosen);
+}
+
+// Called with the model that is chosen, now and whenever it is another one: what it honours.
+export function onModel(act) {
+  modelListeners.push(act);
+  const chosen = root && models.find(({ id }) => id === field("model").value);
+  if (chosen) act(chosen);
+}
+
+// The name to ask for; "" while there is only one.
+export const model = () => (root && models.length > 1 ? field("model").value : "");
 
 export const onOptions = (act) => { onChange = act; };
 
@@ -38,14 +70,23 @@ function offer({ sampling, modes, sound_tags: tags, languages, quality_settings:
   for (const name of SAMPLING) field(name).placeholder = sampling[name];
   offerSounds(tags);
   const spoken = modes.filter((mode) => mode !== "conversion");
-  field("mode").append(...spoken.map((mode) => new Option(say(`mode.${mode}`), mode)));
+  refill(field("mode"), spoken.map((mode) => new Option(say(`mode.${mode}`), mode)));
   place("mode").hidden = spoken.length < 2;
-  field("language").append(...languageOptions(languages));
+  refill(field("language"), languageOptions(languages));
   place("language").hidden = languages.length < 2;
   place("instructions").dataset.honoured = spoken.includes("instruct");
   efforts = settings;
   showInstructions();
   showQuality();
+  showLanguage();
+}
+
+// Options after the first, which leaves it open; what was chosen stays if it is still there.
+function refill(select, options) {
+  const chosen = select.value;
+  select.replaceChildren(select.options[0], ...options);
+  select.value = chosen;
+  if (!select.value) select.value = "";
 }
 
 function showInstructions() {
@@ -102,15 +143,17 @@ export function readOptions() {
   for (const name in SLIDERS) if (field(name).dataset.named) body[name] = Number(field(name).value);
   for (const name of SAMPLING) if (field(name).value !== "") body[name] = Number(field(name).value);
   for (const name of ["mode", "language"]) if (field(name).value) body[name] = field(name).value;
+  if (model()) body.model = model();
   if (!place("instructions").hidden && field("instructions").value.trim()) body.instructions = field("instructions").value;
   const seed = field("seed").value.trim();
   if (seed) body.seed = /^\d{1,10}$/.test(seed) ? Number(seed) : NaN;
   return body;
 }
 
-// The options of an earlier request, as a take keeps it.
-export function fillOptions(request) {
+// The options of an earlier request, as a take keeps it, and the model that spoke, if it is there.
+export function fillOptions(request, spokenBy) {
   if (!root) return;
+  if (models.some(({ id }) => id === spokenBy)) { field("model").value = spokenBy; showModel(); }
   for (const name in SLIDERS) setSlider(name, Number.isFinite(request[name]) ? request[name] : SLIDERS[name].plain);
   field("quality").value = request.quality ?? "auto";
   const sampling = { ...request.sampling, repetition_window: request.sampling?.window };

@@ -41,19 +41,19 @@ function insert(tag) {
   field.focus();
 }
 
-// Called with each change of the text, its voice, its speed or its language (null: the voice's own, or by its script).
-export function preview(text, voice, speed, language) {
+// Called with each change of the text, its voice, speed, language (null: the voice's own, or by its script) or model.
+export function preview(text, voice, speed, language, model) {
   clearTimeout(timer);
-  timer = setTimeout(() => look(text, voice, speed, language), AFTER_MS);
+  timer = setTimeout(() => look(text, voice, speed, language, model), AFTER_MS);
 }
 
-async function look(text, voice, speed, language) {
+async function look(text, voice, speed, language, model) {
   if (!root) return;
   asking?.abort();
   const mine = (asking = new AbortController());
   if (!text?.trim()) { show("empty", ""); return; }
   try {
-    const body = { input: text, voice: voice ?? "", speed, language };
+    const body = { input: text, voice: voice ?? "", speed, language, model };
     const found = await (await ask("v1/audio/speech/preview", { method: "POST", body, signal: mine.signal })).json();
     part("segments").replaceChildren(...found.segments.map(itemOf));
     const count = found.segments.length;

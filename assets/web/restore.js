@@ -35,7 +35,7 @@ function tell(text, failed = false) {
 export function restore(card) {
   if (card.request.mode === "conversion") return tell(say("takes.restored_conversion"), true);
   send(card); // to the fields that Gradio knows
-  window.studio?.fill?.(card.request); // and to those of assets/web/options.js
+  window.studio?.fill?.(card.request, card.model); // and to those of assets/web/options.js
   tell(card.voice_here === null ? say("takes.restored_no_voice", { voice: card.voice?.name }) : say("takes.restored"));
 }
 

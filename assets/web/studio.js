@@ -1,6 +1,6 @@
 // Joins the page's fields with the player: window.studio is what the buttons of the Studio tab call.
 import { ask, base, loaded, say, sayIn } from "./page.js";
-import { fillOptions, language, markOption, onOptions, readOptions, showSeedHolds, speed, transport, usedSeed } from "./options.js";
+import { fillOptions, language, markOption, model, onOptions, readOptions, showSeedHolds, speed, transport, usedSeed } from "./options.js";
 import { Player } from "./player.js";
 import { preview } from "./preview.js";
 import { watchEngine } from "./status.js";
@@ -94,7 +94,7 @@ document.addEventListener("input", ({ target }) => {
 });
 
 let typed = "";
-const previewAgain = () => preview(typed, window.studioVoice, speed(), language());
+const previewAgain = () => preview(typed, window.studioVoice, speed(), language(), model());
 onOptions(previewAgain);
 
 // The job of a page that was loaded again: what is still being made, to be heard by whoever presses play.
@@ -127,7 +127,7 @@ window.studio = {
     return ours ? heard : typed;
   },
   stop() { player?.stop(); },
-  hearWord: (word) => player.play(async () => ({ input: word, voice: window.studioVoice ?? "" }), () => false, transport()),
+  hearWord: (word) => player.play(async () => ({ input: word, voice: window.studioVoice ?? "", model: model() }), () => false, transport()),
   preview(text) { typed = text; previewAgain(); },
   previewAgain,
   fill: fillOptions,

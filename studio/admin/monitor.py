@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Protocol
 
-from studio.admin.gpus import GpuMeter
+from studio.admin.gpus import OTHERS, GpuMeter
 from studio.admin.kv_pages import kv_pages
 from studio.admin.processes import ProcessMeter
 from studio.engine.stats import EngineStats, HistogramSnapshot, InFlight, RequestSummary
@@ -54,6 +54,7 @@ class Monitor:
         self._fine: deque[dict[str, Any]] = deque(maxlen=FINE_SAMPLES)
         self._coarse: deque[dict[str, Any]] = deque(maxlen=COARSE_SAMPLES)
         self._taken = 0
+        self._own_gpu_mb: float | None = None
         self._before: tuple[float, EngineStats] | None = None
         self.live = b"{}"
         """The latest view, as the bytes of a JSON body: made once, however many look."""
@@ -62,6 +63,11 @@ class Monitor:
     def gpu_mb(self) -> float | None:
         """Memory in use on the GPUs, as last sampled; None where there is none."""
         return self._fine[-1]["gpu_mb"] if self._fine else None
+
+    @property
+    def own_gpu_mb(self) -> float | None:
+        """What the processes that are watched hold of it; None where the driver does not tell them from others."""
+        return self._own_gpu_mb
 
     async def run(self) -> None:
         """Sample for ever."""
@@ -77,6 +83,7 @@ class Monitor:
         # The driver may take its time; streams must not wait for it.
         gpus = await asyncio.to_thread(self._gpus.look) if self._gpus.found else self._gpus.look()
         sample |= totals_of(gpus["gpus"])
+        self._own_gpu_mb = own_of(gpus["gpus"])
         self._before = (now_s, stats)
         self._fine.append(sample)
         self._taken += 1
@@ -148,6 +155,12 @@ def totals_of(gpus: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
         "gpu_mb": sum(gpu["used_mb"] for gpu in gpus) if gpus else None,
         "gpu_use": sum(uses) / len(uses) if uses else None,
     }
+
+
+def own_of(gpus: Sequence[Mapping[str, Any]]) -> float | None:
+    """Memory on all GPUs of the parts that are not `gpus.OTHERS`; None where there is none."""
+    parts = [part["memory_mb"] for gpu in gpus for part in gpu["parts"] if part["name"] != OTHERS]
+    return sum(parts) if parts else None
 
 
 def bar(request: RequestSummary) -> dict[str, Any]:

@@ -6,25 +6,28 @@ import asyncio
 import logging
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
 from studio.admin.access import AdminAccess
+from studio.admin.fitting import LM_GIB, TOKEN2WAV_GIB, Room, WeightBytes, beside, free_memory_bytes
 from studio.admin.lab import Lab
 from studio.admin.lab_load import hear
 from studio.admin.lab_runs import LabRuns
 from studio.admin.log import ChangeLog
+from studio.admin.model_desk import Load, ModelDesk, Watched
 from studio.admin.monitor import Monitor
 from studio.admin.planner import SHARED, LmSizes, Machine, Plan, Workload, plan
 from studio.admin.processes import ProcessMeter
 from studio.admin.rest import Rest
 from studio.admin.sign_in import SignIn, sign_in_of
-from studio.admin.tuning import TunedWorker, Tuning
+from studio.admin.tuning import Tuning
 from studio.bench.texts import BY_SECONDS
-from studio.engine.engine import Engine, EngineLimits
+from studio.engine.engine import EngineLimits
 from studio.engine.token_hop import HopSchedule
+from studio.registry.models import Models
 from studio.settings import Settings
-from studio.speech import Sampling, ServedModel, SynthesisRequest, VoicePrompt
+from studio.speech import SynthesisRequest, VoicePrompt
 
 TRIED = BY_SECONDS[3][0]
 """What a try of new settings says; `tuning.SELF_TEST` knows how long it is."""
@@ -46,7 +49,8 @@ def limits_of(settings: Settings) -> EngineLimits:
 
 @dataclass(slots=True)
 class Office:
-    """Opened with the application, closed with it. Owner: the event loop."""
+    """Opened with the application, closed with it; the desk alone knows other models than the default. Owner: the event
+    loop."""
 
     access: AdminAccess
     monitor: Monitor
@@ -54,6 +58,7 @@ class Office:
     rest: Rest
     log: ChangeLog
     lab: Lab
+    desk: ModelDesk
     sign_in: SignIn | None = None
     """None where no provider is set, or none of its people is an administrator."""
     _sampling: asyncio.Task[None] | None = field(default=None, repr=False)
@@ -61,12 +66,14 @@ class Office:
     def start(self) -> None:
         """Begin to sample; without a password, print the token that lets one person in."""
         self.lab.open()
+        self.desk.start()
         if self.access.token:
             sys.stdout.write(f"Admin tab: this token lets you in once: {self.access.token}\n")
             sys.stdout.flush()
         self._sampling = asyncio.create_task(self.monitor.run(), name="admin monitor")
 
     async def close(self) -> None:
+        await self.desk.close()
         await self.lab.close()
         await self.tuning.close()
         if self._sampling is not None:
@@ -76,18 +83,19 @@ class Office:
 
 
 def open_office(
-    engine: Engine,
-    workers: Mapping[str, TunedWorker],
+    models: Models,
     settings: Settings,
-    model: ServedModel,
-    defaults: Sampling,
     sizes: LmSizes,
     voice: Voice,
+    load: Load,
+    weights: WeightBytes,
 ) -> Office:
-    """workers: "lm" and "token2wav". defaults: the checkpoint's own sampling. voice: whose tries and loads are spoken.
+    """sizes, weights: of the default model. voice: whose tries and loads are spoken. load: gives further models.
 
     voice raises VoiceNotFound where there is none.
     """
+    default = models.default
+    engine, workers = default.engine, default.workers
     log = ChangeLog(settings.folder("admin"))
 
     def machine() -> Machine:
@@ -102,16 +110,29 @@ def open_office(
     def planned(wanted: Settings, workload: Workload) -> Plan:
         return plan(wanted, sizes, machine(), workload)
 
-    def apply(wanted: Settings) -> None:
-        engine.limit(limits_of(wanted))
-        logging.getLogger().setLevel(wanted.log_level.upper())
-        model.sampling = wanted.sampling(defaults)
+    def room() -> Room:
+        """On a GPU the driver tells what is free; where it is silent nobody knows."""
+        facts = workers["lm"].state.facts
+        if total := int(facts.get("gpu_memory_bytes", 0)):
+            told = monitor.gpu_mb is not None and facts.get("gpus") == 1
+            return Room(total - int((monitor.gpu_mb or 0.0) * 1e6) if told else None, total)
+        held, cache = meter.memory_mb(), tuning.settings.kv_cache_gib * 2**30
+        return Room(
+            free_memory_bytes(),
+            beside_lm=beside(held.get("lm"), weights.lm + cache, LM_GIB),
+            beside_token2wav=beside(held.get("token2wav"), weights.token2wav, TOKEN2WAV_GIB),
+        )
 
-    def pids() -> dict[str, int]:
-        return {name: worker.state.pid for name, worker in workers.items() if worker.state.pid is not None}
+    def apply(wanted: Settings) -> None:
+        logging.getLogger().setLevel(wanted.log_level.upper())
+        for loaded in models:
+            loaded.engine.limit(limits_of(wanted))
+            loaded.model.sampling = wanted.sampling(loaded.defaults)
 
     async def ask(text: str, seed: int, client: str) -> SynthesisRequest:
-        return SynthesisRequest(text, await voice(), replace(model.sampling, seed=seed), client=client)
+        return SynthesisRequest(
+            text, await voice(), replace(default.model.sampling, seed=seed), client=client
+        )
 
     async def self_test() -> dict[str, float]:
         request = await ask(TRIED, 0, "admin")
@@ -121,9 +142,10 @@ def open_office(
     def memory_mb() -> dict[str, float]:
         return meter.memory_mb() | ({} if monitor.gpu_mb is None else {"gpu": monitor.gpu_mb})
 
-    meter = ProcessMeter(pids)
+    meter = ProcessMeter(lambda: default.pids)
     monitor = Monitor(engine, meter)
     tuning = Tuning(engine, workers, settings, log, planned, apply, self_test, memory_mb)
     lab = Lab(engine, tuning, LabRuns(settings.folder("admin")), ask)
+    desk = ModelDesk(models, load, lambda: tuning.settings, room, log, Watched(meter, monitor))
     access = AdminAccess(settings.admin_password, time.monotonic)
-    return Office(access, monitor, tuning, Rest(engine.lm, tuning), log, lab, sign_in_of(settings))
+    return Office(access, monitor, tuning, Rest(engine.lm, tuning), log, lab, desk, sign_in_of(settings))

@@ -18,8 +18,8 @@ from studio.admin.knobs import changed, workers_of
 from studio.admin.log import ChangeLog
 from studio.admin.planner import USUAL, Plan, Workload
 from studio.combinations import Place
-from studio.engine.worker import WorkerState
 from studio.errors import AdminBusy, EngineDead, EngineNotReady, InvalidRequest, StudioError
+from studio.registry.loaded import StartedWorker
 from studio.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -32,18 +32,6 @@ SELF_TEST = Workload(clip_s=3.0, streams=1)
 Phase = Literal[
     "idle", "holding", "restarting", "testing", "lent", "returning", "rolling back", "failed", "asleep"
 ]  # fmt: skip
-
-
-class TunedWorker(Protocol):
-    """What tuning needs of a worker: `engine.worker.WorkerProcess`."""
-
-    state: WorkerState
-
-    async def restart(self, settings: dict[str, Any]) -> None: ...
-
-    async def wait_started(self) -> WorkerState:
-        """Wait for the end of this start. Raises EngineNotReady with the reason when it failed."""
-        ...
 
 
 class HeldEngine(Protocol):
@@ -70,7 +58,7 @@ class Tuning:
     """One change at a time. Owner: the event loop. apply: makes the settings act that need no restart."""
 
     engine: HeldEngine
-    workers: Mapping[str, TunedWorker]
+    workers: Mapping[str, StartedWorker]
     settings: Settings
     log: ChangeLog
     plan: Callable[[Settings, Workload], Plan]

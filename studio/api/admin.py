@@ -13,16 +13,18 @@ from pydantic import BaseModel, Field
 
 from studio.admin.access import ADMIN_COOKIE
 from studio.admin.knobs import rows, tunable
+from studio.admin.monitor import Monitor
 from studio.admin.office import Office
 from studio.admin.planner import Workload
 from studio.admin.tuning import Tuning
+from studio.api.admin_models import include_models
 from studio.api.errors import language_of
 from studio.api.lab import include_lab
 from studio.api.listening_series import include_series
 from studio.api.sign_in import let_in, sign_in_router
-from studio.engine.engine import Engine
 from studio.errors import NotFound
 from studio.listening.room import ListeningRoom
+from studio.registry.models import Models
 
 NO_STORE = {"Cache-Control": "no-store"}
 Changes = Annotated[dict[str, bool | int | float | str | None], Field(max_length=50)]
@@ -53,10 +55,14 @@ class Preset(BaseModel):
     settings: Changes
 
 
-def admin_router(office: Office, engine: Engine, listening: ListeningRoom) -> APIRouter:
+def admin_router(office: Office, models: Models, listening: ListeningRoom) -> APIRouter:
     """The routes of the Admin tab. The tab itself holds no data; whoever has no session gets 401 from all of these."""
 
-    access, monitor = office.access, office.monitor
+    access = office.access
+
+    def monitor_of(model: str) -> Monitor:
+        """The default model's where none is named, or one that is not loaded."""
+        return office.desk.monitor_of(model) or office.monitor
 
     def who(request: Request) -> str:
         return access.who(request.cookies.get(ADMIN_COOKIE, ""))
@@ -75,16 +81,16 @@ def admin_router(office: Office, engine: Engine, listening: ListeningRoom) -> AP
         return {"ok": True}
 
     @router.get("/live")
-    async def live() -> Response:
-        return Response(monitor.live, media_type="application/json", headers=NO_STORE)
+    async def live(model: str = "") -> Response:
+        return Response(monitor_of(model).live, media_type="application/json", headers=NO_STORE)
 
     @router.get("/history")
-    async def history(span: Literal["10m", "24h"] = "10m") -> JSONResponse:
-        return JSONResponse(monitor.history(span), headers=NO_STORE)
+    async def history(span: Literal["10m", "24h"] = "10m", model: str = "") -> JSONResponse:
+        return JSONResponse(monitor_of(model).history(span), headers=NO_STORE)
 
     @router.post("/requests/{request_id}/abort")
     async def abort(request_id: str) -> dict[str, bool]:
-        if not engine.abort(request_id):
+        if not models.abort(request_id):
             raise NotFound("admin.no_request", request=request_id[:40])
         return {"ok": True}
 
@@ -99,6 +105,7 @@ def admin_router(office: Office, engine: Engine, listening: ListeningRoom) -> AP
         return progress(office.tuning)
 
     include_tuning(router, office, who)
+    include_models(router, office.desk, who)
     include_lab(router, office.lab, who)
     include_series(router, listening, who)
     both = APIRouter()

@@ -30,17 +30,18 @@ def conversion_router(speaking: Speaking, settings: Settings, client_of: Callabl
         request: Request,
         audio_sample: Annotated[UploadFile | None, File()] = None,
         voice: Annotated[str, Form()] = "",
+        model: Annotated[str, Form()] = "",
         response_format: Annotated[str, Form()] = "wav",
         seed: Annotated[int | None, Form(ge=0, le=SEED_MAX)] = None,
         speed: Annotated[float, Form(ge=0.25, le=4.0)] = 1.0,
         pitch: Annotated[float, Form(ge=-MAX_PITCH, le=MAX_PITCH)] = 0.0,
     ) -> Response:
         """The clip of 1 to 30 s in the voice, streamed where the format can be."""
-        modes = speaking.model.modes
+        modes = speaking.models.get(model).model.modes
         if "conversion" not in modes:
             raise InvalidRequest("mode.model", param="voice", mode="conversion", modes=", ".join(modes))
         body = SpeechBody(
-            input="", voice=voice, response_format=response_format, seed=seed, speed=speed, pitch=pitch
+            input="", voice=voice, model=model, response_format=response_format, seed=seed, speed=speed, pitch=pitch
         )
         wanted = format_of(body)
 

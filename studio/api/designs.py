@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from studio.api.voices import check_consent, sweep_drafts, wire
 from studio.library.design import design
-from studio.library.prompts import VoicePrompts
 from studio.library.store import VoiceStore
+from studio.registry.models import Models
 
 
 class Share(BaseModel):
@@ -36,7 +36,7 @@ class DesignBody(BaseModel):
     consent: str = ""
 
 
-def designs_router(store: VoiceStore, prompts: VoicePrompts) -> APIRouter:
+def designs_router(store: VoiceStore, models: Models) -> APIRouter:
     router = APIRouter()
 
     @router.post("/v1/audio/voice-designs")
@@ -48,7 +48,7 @@ def designs_router(store: VoiceStore, prompts: VoicePrompts) -> APIRouter:
         if body.name is not None:
             made = replace(made, name=body.name, consent=check_consent(body.consent)[:400])
         kept = store.insert(made)
-        sweep_drafts(store, prompts)
+        sweep_drafts(store, models)
         return wire(kept)
 
     return router

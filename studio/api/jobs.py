@@ -19,18 +19,18 @@ from studio.api.errors import error_body, language_of
 from studio.api.speaking import Speaking, stream_headers
 from studio.api.speech import chunks_after, first_or_leave
 from studio.audio.encode import encode_stream, to_pcm
-from studio.engine.engine import Engine
 from studio.engine.jobs import Job, Jobs
 from studio.errors import StudioError
 from studio.messages import render
+from studio.registry.models import Models
 from studio.speech import SAMPLE_RATE_HZ
 
 TITLE_CHARS = 200
 
 
-def wire(job: Job, engine: Engine, language: str) -> dict[str, object]:
+def wire(job: Job, models: Models, language: str) -> dict[str, object]:
     """A job as clients see it. eta_s: to the first sound, wrong by eta_error_s lately; both None once it is there."""
-    progress = engine.progress(job.id)
+    progress = models.progress(job.id)
     choice = job.stream.choice
     reason = render(choice.reason, language, seconds=choice.seconds, others=choice.others)
     return {
@@ -56,12 +56,12 @@ def wire(job: Job, engine: Engine, language: str) -> dict[str, object]:
 def jobs_router(speaking: Speaking, jobs: Jobs, client_of: Callable[[HTTPConnection], str]) -> APIRouter:
     """A job is seen by its own client alone."""
     router = APIRouter()
-    engine = speaking.engine
+    models = speaking.models
 
     @router.post("/v1/jobs", status_code=201)
     async def create_job(request: Request, body: SpeechBody) -> dict[str, object]:
         stream, synthesis = await speaking.begin(body, client_of(request))
-        return wire(jobs.begin(stream, synthesis), engine, language_of(request))
+        return wire(jobs.begin(stream, synthesis), models, language_of(request))
 
     @router.get("/v1/jobs")
     async def list_jobs(request: Request) -> dict[str, object]:
@@ -69,19 +69,19 @@ def jobs_router(speaking: Speaking, jobs: Jobs, client_of: Callable[[HTTPConnect
         language = language_of(request)
         return {
             "object": "list",
-            "data": [wire(job, engine, language) for job in jobs.of(client_of(request))],
+            "data": [wire(job, models, language) for job in jobs.of(client_of(request))],
         }
 
     @router.get("/v1/jobs/{job_id}")
     async def show_job(request: Request, job_id: str) -> dict[str, object]:
-        return wire(jobs.find(job_id, client_of(request)), engine, language_of(request))
+        return wire(jobs.find(job_id, client_of(request)), models, language_of(request))
 
     @router.delete("/v1/jobs/{job_id}")
     async def stop_job(request: Request, job_id: str) -> dict[str, object]:
         """Ends it at once: when the reply comes, nothing of it is held any more."""
         job = jobs.find(job_id, client_of(request))
         await job.stop()
-        return wire(job, engine, language_of(request))
+        return wire(job, models, language_of(request))
 
     @router.get("/v1/jobs/{job_id}/audio")
     async def job_audio(request: Request, job_id: str) -> StreamingResponse:
@@ -111,9 +111,9 @@ def jobs_router(speaking: Speaking, jobs: Jobs, client_of: Callable[[HTTPConnect
             async with aclosing(job.read()) as sound:
                 async for chunk in sound:
                     if chunk.index == 0:
-                        await socket.send_json({"type": "audio.start", **wire(job, engine, language)})
+                        await socket.send_json({"type": "audio.start", **wire(job, models, language)})
                     await socket.send_bytes(to_pcm(chunk.samples))
-            await socket.send_json({"type": "audio.done", **wire(job, engine, language)})
+            await socket.send_json({"type": "audio.done", **wire(job, models, language)})
         except StudioError as error:
             await socket.send_json({"type": "error", **error_body(error, language)})
         await socket.close()

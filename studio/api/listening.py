@@ -66,12 +66,12 @@ def listening_router(
 
     def checked(design: Design) -> Design:
         speech.check(design)
-        return pinned(design, engine_settings.of_moment(own()))
+        return pinned(speech.naming_models(design), engine_settings.of_moment(own()))
 
     @router.get("/settings")
     async def settings_offered() -> dict[str, Any]:
         """Settings that a condition may name, as the form needs them: of its requests, and of the engine."""
-        return {"request": request_settings(), "studio": engine_settings.offered(own())}
+        return {"request": request_settings(speech.models), "studio": engine_settings.offered(own())}
 
     @router.get("/tests")
     async def list_tests(request: Request) -> dict[str, Any]:

@@ -15,32 +15,29 @@ from studio.api.listening_report import report_router
 from studio.api.listening_speech import ConditionSpeech
 from studio.api.owners import Owners
 from studio.api.rating import rating_router
-from studio.engine.engine import Engine
-from studio.library.prompts import VoicePrompts
 from studio.library.store import VoiceStore
 from studio.listening.design import Design, item_of
 from studio.listening.room import ListeningRoom
 from studio.listening.store import GivenClip
+from studio.registry.models import Models
 from studio.settings import Settings
-from studio.speech import SAMPLE_RATE_HZ, ServedModel
+from studio.speech import SAMPLE_RATE_HZ
 from studio.takes.store import TakeStore
 
 
 def install_listening(
     app: FastAPI,
-    engine: Engine,
+    models: Models,
     store: VoiceStore,
-    prompts: VoicePrompts,
     takes: TakeStore,
     settings: Settings,
-    model: ServedModel,
     guard: Guard,
     now: Callable[[], float],
     lending: Lending | None = None,
 ) -> ListeningRoom:
     """The room, with its routes installed; the caller closes it.
 
-    lending: lends the engine with other settings, where they can change while the studio runs.
+    lending: lends the default model's engine with other settings, where they can change while the studio runs.
     """
 
     def own() -> Settings:
@@ -52,9 +49,8 @@ def install_listening(
     def own_by_name() -> dict[str, object]:
         return engine_settings.of_moment(own())
 
-    speech = ConditionSpeech(
-        engine, store, prompts, model, lending.check if lending else engine_settings.possible_with(settings)
-    )
+    engine = models.default.engine
+    speech = ConditionSpeech(models, store, lending.check if lending else engine_settings.possible_with(settings))
     room = ListeningRoom(settings.folder("listening"), speech.speak, speech.check_text, present, now, own_by_name)
     if lending is not None:
         series = room.borrow_from(lending, speech.speak_past_line)

@@ -10,11 +10,11 @@ from pydantic import BaseModel, Field
 
 from studio.api.errors import language_of
 from studio.audio.encode import FORMATS, STREAMED_FORMATS
-from studio.engine.engine import Engine
 from studio.engine.quality import documented
 from studio.messages import render
-from studio.metrics.exporter import CONTENT_TYPE, exposition
-from studio.speech import ServedModel
+from studio.metrics.exporter import CONTENT_TYPE, exposition, joined
+from studio.registry.loaded import Loaded
+from studio.registry.models import Models
 
 
 class PlayerReport(BaseModel):
@@ -25,34 +25,41 @@ class PlayerReport(BaseModel):
     played_ms: Annotated[float, Field(ge=0, le=3_600_000)]
 
 
-def service_router(engine: Engine, model: ServedModel) -> APIRouter:
+def wire(loaded: Loaded) -> dict[str, object]:
+    """A model as clients see it: its name, and what it honours."""
+    model, qualities = loaded.model, documented(loaded.engine.first_chunk_tokens)
+    return {
+        "id": model.name,
+        "object": "model",
+        "created": 0,
+        "owned_by": "cosyvoice-studio",
+        "modes": model.modes,
+        "sound_tags": model.sound_tags,
+        "languages": model.languages,
+        "interleaved_text": model.interleaved,
+        "sampling": {
+            "temperature": model.sampling.temperature,
+            "top_p": model.sampling.top_p,
+            "top_k": model.sampling.top_k,
+            "repetition_window": model.sampling.window,
+        },
+        "formats": FORMATS,
+        "streamed_formats": STREAMED_FORMATS,
+        "qualities": list(qualities),
+        "quality_settings": qualities,
+    }
+
+
+def service_router(models: Models) -> APIRouter:
+    """/health and the players' reports are about the default model."""
     router = APIRouter()
+    engine = models.default.engine
 
     @router.get("/v1/models")
-    async def models() -> dict[str, object]:
-        """The one model, and what it honours."""
-        qualities = documented(engine.first_chunk_tokens)
-        entry = {
-            "id": model.name,
-            "object": "model",
-            "created": 0,
-            "owned_by": "cosyvoice-studio",
-            "modes": model.modes,
-            "sound_tags": model.sound_tags,
-            "languages": model.languages,
-            "interleaved_text": model.interleaved,
-            "sampling": {
-                "temperature": model.sampling.temperature,
-                "top_p": model.sampling.top_p,
-                "top_k": model.sampling.top_k,
-                "repetition_window": model.sampling.window,
-            },
-            "formats": FORMATS,
-            "streamed_formats": STREAMED_FORMATS,
-            "qualities": list(qualities),
-            "quality_settings": qualities,
-        }
-        return {"object": "list", "data": [entry]}
+    async def list_models() -> dict[str, object]:
+        """The models that may be asked to speak, the default first; not_loaded: others that are known."""
+        others = [{"id": e.name, "state": e.state} for e in models.entries.values() if e.state != "loaded"]
+        return {"object": "list", "data": [wire(loaded) for loaded in models], "not_loaded": others}
 
     @router.get("/health")
     async def health(request: Request) -> JSONResponse:
@@ -84,8 +91,10 @@ def service_router(engine: Engine, model: ServedModel) -> APIRouter:
 
     @router.get("/metrics")
     async def metrics() -> PlainTextResponse:
-        """The studio's figures, and vLLM's own from its process, in one scrape."""
-        ours, theirs = exposition(await engine.stats()), await engine.lm_metrics()
+        """The studio's figures, and vLLM's own from its processes, in one scrape, each labelled with its model."""
+        present = {loaded.name: loaded.engine for loaded in models}
+        ours = exposition({name: await engine.stats() for name, engine in present.items()})
+        theirs = joined({name: await engine.lm_metrics() for name, engine in present.items()})
         return PlainTextResponse(ours + theirs, media_type=CONTENT_TYPE)
 
     @router.post("/player/report")

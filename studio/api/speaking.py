@@ -17,15 +17,15 @@ from studio.api.body import (
 )
 from studio.api.modes import refuse_unspoken
 from studio.audio.decode import ReferenceClip
-from studio.engine.engine import Engine
 from studio.engine.stream import SpeechStream
 from studio.errors import InvalidRequest, VoiceNotFound
-from studio.library.prompts import VoicePrompts
 from studio.library.pronunciations import Pronunciations
 from studio.library.store import VoiceStore
 from studio.library.voice import Voice, is_unicode
 from studio.messages import render
-from studio.speech import SAMPLE_RATE_HZ, Segment, ServedModel, SpokenRow, SynthesisRequest, VoicingRequest
+from studio.registry.loaded import Loaded
+from studio.registry.models import Models
+from studio.speech import SAMPLE_RATE_HZ, Segment, SpokenRow, SynthesisRequest, VoicingRequest
 from studio.takes.recorder import TakeRecorder, made_anew
 from studio.takes.store import Take
 from studio.text.arriving import up_to_a_blank
@@ -48,32 +48,31 @@ class Written:
 
 
 class Speaking:
-    """What all ways in share. Owner: the event loop of the engine."""
+    """What all ways in share; each request is for the model that it names. Owner: the event loop of the engines."""
 
     def __init__(
         self,
-        engine: Engine,
+        models: Models,
         store: VoiceStore,
-        prompts: VoicePrompts,
-        model: ServedModel,
         takes: TakeRecorder,
         pronunciations: Pronunciations,
         max_text_chars: int,
     ) -> None:
-        self.engine = engine
-        self.model = model
+        self.models = models
         self._store = store
-        self._prompts = prompts
         self._takes = takes
         self._pronunciations = pronunciations
         self._max_text_chars = max_text_chars
 
     async def request_of(self, body: SpeechBody, client: str) -> tuple[SynthesisRequest, Voice]:
         """What the engine is asked for, and the voice, with whose defaults it is. Raises as `begin`, but QueueFull."""
-        body, voice = self._judged(body)
-        prompt = await self._prompts.of(voice)
+        loaded = self.models.get(body.model)
+        body, voice = self._judged(loaded, body)
+        prompt = await loaded.prompts.of(voice)
         read_as = self.respelled(body.input, voice.id)
-        return synthesis_of(body, prompt, client, self.model, read_as if read_as != body.input else ""), voice
+        return synthesis_of(
+            body, prompt, client, loaded.model, read_as if read_as != body.input else ""
+        ), voice
 
     def respelled(self, text: str, voice: str) -> str:
         """The text as a voice, by id, is to read it. Raises InvalidRequest if it is too long or broken."""
@@ -87,50 +86,54 @@ class Speaking:
             limit = self._max_text_chars
             raise InvalidRequest("text.too_long", param="input", characters=characters, limit=limit)
 
-    def _judged(self, body: SpeechBody) -> tuple[SpeechBody, Voice]:
+    def _judged(self, loaded: Loaded, body: SpeechBody) -> tuple[SpeechBody, Voice]:
         """The body with its voice's defaults, once all that can be judged before any work is good."""
         voice = voice_of(body, self._store)
-        body = with_defaults(body, voice, self.model)
-        refuse_unmakeable(body, self.model)
-        self.engine.check(self.respelled(body.input, voice.id))
+        body = with_defaults(body, voice, loaded.model)
+        refuse_unmakeable(body, loaded.model)
+        loaded.engine.check(self.respelled(body.input, voice.id))
         return body, voice
 
     async def expected_s(self, body: SpeechBody) -> float:
         """For how many seconds it would be spoken, by the rates measured lately. Raises as `begin`, but QueueFull."""
-        body, voice = self._judged(body)
-        return (await self.preview(body.input, voice.id, body.speed, body.language))[1]
+        body, voice = self._judged(self.models.get(body.model), body)
+        return (await self.preview(body.input, voice.id, body.speed, body.language, body.model))[1]
 
     async def preview(
-        self, text: str, voice: str, speed: float = 1.0, language: str | None = None
+        self, text: str, voice: str, speed: float = 1.0, language: str | None = None, model: str = ""
     ) -> tuple[Sequence[Segment], float]:
-        """What would be said, and for how many seconds; needs no model. Raises InvalidRequest.
+        """What would be said, and for how many seconds; needs no model that is ready. Raises InvalidRequest.
 
         voice: whose pronunciations and language count; "", or one that is not there: nobody's.
         """
-        refuse_unspoken(self.model, language)
+        loaded = self.models.get(model)
+        refuse_unspoken(loaded.model, language)
         known = None
         with suppress(VoiceNotFound):
             known = self._store.find(voice)
         text = self.respelled(text, known.id if known else "")
-        return await self.engine.preview(text, speed, language_of(language, self.model, known))
+        return await loaded.engine.preview(text, speed, language_of(language, loaded.model, known))
 
     async def begin_arriving(
         self, body: SpeechBody, client: str, pieces: AsyncIterator[str], interleaved: bool
     ) -> tuple[SpeechStream, SynthesisRequest]:
         """As `begin`, for a text that is still being written; what is wrong with it is told by the stream."""
-        if interleaved and not self.model.interleaved:
+        loaded = self.models.get(body.model)
+        if interleaved and not loaded.model.interleaved:
             raise InvalidRequest("mode.interleaved", param="interleaved")
         voice = voice_of(body, self._store)
-        body = with_defaults(body, voice, self.model)
-        refuse_unmakeable(body, self.model)
-        self.engine.refuse_unless_ready()
-        self.engine.refuse_if_full(client)
-        prompt = await self._prompts.of(voice)
-        request = replace(synthesis_of(body, prompt, client, self.model), interleaved=interleaved)
+        body = with_defaults(body, voice, loaded.model)
+        refuse_unmakeable(body, loaded.model)
+        loaded.engine.refuse_unless_ready()
+        loaded.engine.refuse_if_full(client)
+        prompt = await loaded.prompts.of(voice)
+        request = replace(synthesis_of(body, prompt, client, loaded.model), interleaved=interleaved)
         written = Written()
-        stream = await self.engine.submit_arriving(request, self._respelled_words(pieces, voice.id, written))
+        stream = await loaded.engine.submit_arriving(
+            request, self._respelled_words(pieces, voice.id, written)
+        )
         if body.keep_take:
-            self._takes.record(stream, request, voice, lambda: written.of(request))
+            self._takes.record(stream, request, voice, lambda: written.of(request), loaded.name)
         return stream, request
 
     async def _respelled_words(
@@ -151,48 +154,51 @@ class Speaking:
         self, body: SpeechBody, clip: Callable[[], Awaitable[ReferenceClip]], client: str
     ) -> tuple[SpeechStream, VoicingRequest]:
         """As `begin`, for what a clip says, which is read once its turn has come. Raises what reading it does, too."""
+        loaded = self.models.get(body.model)
         voice = voice_of(body, self._store)
-        self.engine.refuse_unless_ready()
-        self.engine.refuse_if_full(client)
-        async with self.engine.encoder_turn(client):
+        loaded.engine.refuse_unless_ready()
+        loaded.engine.refuse_if_full(client)
+        async with loaded.engine.encoder_turn(client):
             found = await clip()
-            tokens = await self._prompts.speech_tokens_of(found.samples, found.sample_rate_hz)
+            tokens = await loaded.prompts.speech_tokens_of(found.samples, found.sample_rate_hz)
         rows = (SpokenRow(tokens.tolist()),)
         seed = new_seed() if body.seed is None else body.seed
-        prompt = await self._prompts.of(voice)
+        prompt = await loaded.prompts.of(voice)
         request = VoicingRequest(rows, prompt, seed, client, body.speed, body.pitch)
-        stream = await self.engine.voice(request)
-        self._takes.record(stream, request, voice)
+        stream = await loaded.engine.voice(request)
+        self._takes.record(stream, request, voice, model=loaded.name)
         return stream, request
 
     async def begin(self, body: SpeechBody, client: str) -> tuple[SpeechStream, SynthesisRequest]:
         """Speech under way, which the caller must close, and what was asked of the engine.
 
-        Raises: InvalidRequest and VoiceNotFound for the body; EngineNotReady, EngineDraining, QueueFull; what encoding
-        a new voice raises. Nothing was started then.
+        Raises: InvalidRequest, VoiceNotFound, ModelNotFound and ModelNotLoaded for the body; EngineNotReady,
+        EngineDraining, QueueFull; what encoding a new voice raises. Nothing was started then.
         """
-        self._judged(body)
-        self.engine.refuse_if_full(client)  # before a clip is encoded for it
+        loaded = self.models.get(body.model)
+        self._judged(loaded, body)
+        loaded.engine.refuse_if_full(client)  # before a clip is encoded for it
         request, voice = await self.request_of(body, client)
-        stream = await self.engine.submit(request)
+        stream = await loaded.engine.submit(request)
         if body.keep_take:
-            self._takes.record(stream, request, voice)
+            self._takes.record(stream, request, voice, model=loaded.name)
         return stream, request
 
     async def begin_again(self, take: Take) -> tuple[SpeechStream, SynthesisRequest | VoicingRequest]:
-        """Another take of what made one, with a seed of its own; the caller must close it. Raises as `begin`.
+        """Another take of what made one, by its model, with a seed of its own; the caller must close it.
 
-        Raises InvalidRequest too if the voice's prompt is another by now.
+        Raises as `begin`, and InvalidRequest too if the voice's prompt is another by now.
         """
-        self.engine.refuse_unless_ready()
-        self.engine.refuse_if_full(take.client)
+        loaded = self.models.of_take(take.model)
+        loaded.engine.refuse_unless_ready()
+        loaded.engine.refuse_if_full(take.client)
         voice = self._store.find(take.voice)
-        request = made_anew(take, await self._prompts.of(voice), new_seed())
+        request = made_anew(take, await loaded.prompts.of(voice), new_seed())
         if isinstance(request, VoicingRequest):
-            stream = await self.engine.voice(request)
+            stream = await loaded.engine.voice(request)
         else:
-            stream = await self.engine.submit(request)
-        self._takes.record(stream, request, voice)
+            stream = await loaded.engine.submit(request)
+        self._takes.record(stream, request, voice, model=loaded.name)
         return stream, request
 
 

@@ -17,10 +17,9 @@ from pydantic import BaseModel
 
 from studio.api.speech import finish_or_leave
 from studio.audio.encode import encode_file, to_pcm
-from studio.engine.engine import Engine
 from studio.errors import InvalidRequest
-from studio.library.prompts import VoicePrompts
 from studio.library.store import VoiceStore
+from studio.registry.models import Models
 from studio.speech import SAMPLE_RATE_HZ, Float32
 from studio.takes.card import HEAD_BYTES, Card, card_of, file_with_card, read_card
 from studio.takes.recorder import voiced_again
@@ -84,11 +83,7 @@ def with_voice_here(card: Card, voices: VoiceStore) -> Card:
 
 
 def takes_router(
-    takes: TakeStore,
-    engine: Engine,
-    voices: VoiceStore,
-    prompts: VoicePrompts,
-    client_of: Callable[[Request], str],
+    takes: TakeStore, models: Models, voices: VoiceStore, client_of: Callable[[Request], str]
 ) -> APIRouter:
     router = APIRouter()
 
@@ -164,9 +159,11 @@ def takes_router(
         """The stored speech tokens voiced again, as wav. X-Replay-Difference: from the kept sound, in 16-bit steps."""
         client = client_of(request)
         take = takes.find(client, take_id)
-        engine.refuse_unless_ready()
-        engine.refuse_if_full(client)  # before a clip is encoded for it
-        stream = await engine.voice(voiced_again(take, await prompts.of(voices.find(take.voice))))
+        loaded = models.of_take(take.model)
+        loaded.engine.refuse_unless_ready()
+        loaded.engine.refuse_if_full(client)  # before a clip is encoded for it
+        prompt = await loaded.prompts.of(voices.find(take.voice))
+        stream = await loaded.engine.voice(voiced_again(take, prompt))
         again = await finish_or_leave(request, stream)
         kept = await asyncio.to_thread(takes.samples, take)
         headers = {"X-Replay-Difference": str(difference(kept, again)), "Cache-Control": "no-store"}

@@ -13,12 +13,13 @@ from studio.text.changes import spans
 
 
 class PreviewBody(BaseModel):
-    """input, voice and language as in a request to speak; of the voice only pronunciations and language are read."""
+    """As in a request to speak; of the voice only pronunciations and language are read."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     input: str
     voice: str = ""
+    model: str = ""
     language: str | None = None
     speed: Annotated[float, Field(ge=0.25, le=4.0)] = 1.0
 
@@ -31,7 +32,9 @@ def preview_router(speaking: Speaking) -> APIRouter:
     async def preview_speech(body: PreviewBody) -> dict[str, object]:
         """Segments in order; `typed` stands where what is said differs from the text, empty where nothing stands for
         it. seconds: by the speed measured lately, pauses included. Refuses what speaking would refuse."""
-        segments, seconds = await speaking.preview(body.input, body.voice, body.speed, body.language)
+        segments, seconds = await speaking.preview(
+            body.input, body.voice, body.speed, body.language, body.model
+        )
         # Texts made for it take the comparison seconds; streams must go on meanwhile.
         parts = await asyncio.to_thread(spans, body.input, [segment.text for segment in segments])
         return {

@@ -13,10 +13,10 @@ from studio.api.errors import language_of
 from studio.audio.encode import encode_file
 from studio.audio.threads import in_clip_thread
 from studio.errors import ClientError, InvalidRequest
-from studio.library.prompts import VoicePrompts
 from studio.library.starters import label
 from studio.library.store import BIN_LIFE_S, VoiceStore
 from studio.library.voice import Voice, check_name, check_transcript, is_unicode
+from studio.registry.models import Models
 from studio.settings import Settings
 
 FIELD_NAMES = {"ref_text": "transcript"}
@@ -83,13 +83,13 @@ async def text_fields(request: Request) -> dict[str, str]:
     return fields
 
 
-def sweep_drafts(store: VoiceStore, prompts: VoicePrompts) -> None:
+def sweep_drafts(store: VoiceStore, models: Models) -> None:
     """Forget drafts that are old or too many, and voices deleted a day ago, with what was stored of them."""
     for voice in store.forget_drafts():
-        prompts.forget(voice)
+        models.forget(voice)
 
 
-def voices_router(store: VoiceStore, prompts: VoicePrompts, settings: Settings) -> APIRouter:
+def voices_router(store: VoiceStore, models: Models, settings: Settings) -> APIRouter:
     router = APIRouter()
 
     @router.get("/v1/audio/voices")
@@ -133,8 +133,8 @@ def voices_router(store: VoiceStore, prompts: VoicePrompts, settings: Settings) 
             consent=consent[:400],
             details=speaker_description[:400],
         )
-        sweep_drafts(store, prompts)
-        prompts.expect(voice)
+        sweep_drafts(store, models)
+        models.expect(voice)
         return wire(voice)
 
     @router.get("/v1/audio/voices/{voice}/clip")
@@ -176,7 +176,7 @@ def voices_router(store: VoiceStore, prompts: VoicePrompts, settings: Settings) 
         """Delete a voice; for a day it can be restored, unless it is deleted for good. Blends made of it stay."""
         if forever:
             gone = store.delete(voice)
-            prompts.forget(gone)
+            models.forget(gone)
         else:
             gone = store.discard(voice)
         still_in = [blend.name for blend in store.blends_of(gone)]

@@ -43,19 +43,17 @@ from studio.api.speech import speech_router
 from studio.api.takes import takes_router
 from studio.api.text_preview import preview_router
 from studio.api.voices import sweep_drafts, voices_router
-from studio.engine.engine import Engine
 from studio.engine.jobs import Jobs
-from studio.library.prompts import VoicePrompts
 from studio.library.pronunciations import Pronunciations
 from studio.library.starters import in_order
 from studio.library.store import VoiceStore
 from studio.listening.room import ListeningRoom
 from studio.messages import LANGUAGES
 from studio.protocols import Ears
+from studio.registry.models import Models
 from studio.script.runner import ScriptRunner
 from studio.script.store import ScriptStore
 from studio.settings import Settings
-from studio.speech import ServedModel
 from studio.takes.recorder import TakeRecorder
 from studio.takes.store import TakeStore
 
@@ -65,11 +63,11 @@ ANY_METHOD = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 logger = logging.getLogger(__name__)
 
 
-async def keep_sweeping(store: VoiceStore, prompts: VoicePrompts) -> None:
+async def keep_sweeping(store: VoiceStore, models: Models) -> None:
     """Forget old drafts now and every hour, as long as the server runs."""
     while True:
         try:
-            sweep_drafts(store, prompts)
+            sweep_drafts(store, models)
         except (sqlite3.Error, OSError):
             logger.exception("old drafts could not be forgotten; the next try is in an hour")
         await asyncio.sleep(SWEEP_S)
@@ -79,11 +77,9 @@ async def keep_sweeping(store: VoiceStore, prompts: VoicePrompts) -> None:
 class Rooms:
     """What the application serves, each opened once and closed with it. office: None where there is no /admin."""
 
-    engine: Engine
+    models: Models
     voices: VoiceStore
-    prompts: VoicePrompts
     settings: Settings
-    model: ServedModel
     ears: Ears
     office: Office | None
     guard: Guard
@@ -96,52 +92,45 @@ class Rooms:
 
 
 def build_web(
-    engine: Engine,
+    models: Models,
     store: VoiceStore,
-    prompts: VoicePrompts,
     settings: Settings,
-    model: ServedModel,
     ears: Ears,
     now: Callable[[], float] = time.time,
     office: Office | None = None,
 ) -> FastAPI:
-    """The whole application; the engine's workers start once the server answers, and end with it.
+    """The whole application; the default model's workers start once the server answers, and all end with it.
 
     now: Unix time, by which invitations expire and listening takes its time. office: what /admin shows and changes;
     without one there is no /admin.
     """
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
-    rooms = _opened(engine, store, prompts, settings, model, ears, office)
+    rooms = _opened(models, store, settings, ears, office)
     app = FastAPI(title="CosyVoice Studio", version=__version__, lifespan=_lifespan(rooms))
     app.state.rooms = rooms
     errors.install(app)
     _add_routes(app, rooms)
     app.state.listening = listening = _add_listening(app, rooms, now)
     if office is not None:
-        app.include_router(admin_router(office, engine, listening))
+        app.include_router(admin_router(office, models, listening))
     _add_files(app)
     _add_gates(app, rooms)
     return _with_page(app, rooms) if settings.page else app
 
 
 def _opened(
-    engine: Engine,
-    voices: VoiceStore,
-    prompts: VoicePrompts,
-    settings: Settings,
-    model: ServedModel,
-    ears: Ears,
-    office: Office | None,
+    models: Models, voices: VoiceStore, settings: Settings, ears: Ears, office: Office | None
 ) -> Rooms:
     """What is given, and what stands on it."""
     takes = TakeStore(settings.folder("takes"), settings.takes_max_mb)
-    recorder = TakeRecorder(takes, model.name)
+    recorder = TakeRecorder(takes, models.default.name)
     scripts = ScriptStore(settings.folder("scripts"))
     pronunciations = Pronunciations(settings.folder("library"))
-    speaking = Speaking(engine, voices, prompts, model, recorder, pronunciations, settings.max_text_chars)
-    runner = ScriptRunner(engine, scripts, takes, recorder, LineRequests(speaking), settings.script_lines_at_once)
+    speaking = Speaking(models, voices, recorder, pronunciations, settings.max_text_chars)
+    engine, lines_at_once = models.default.engine, settings.script_lines_at_once
+    runner = ScriptRunner(engine, scripts, takes, recorder, LineRequests(speaking), lines_at_once)
     return Rooms(
-        engine, voices, prompts, settings, model, ears, office, Guard(settings.api_key, _origins(settings)),
+        models, voices, settings, ears, office, Guard(settings.api_key, _origins(settings)),
         takes, scripts, pronunciations, speaking, runner, Jobs(),
     )  # fmt: skip
 
@@ -151,13 +140,11 @@ def _lifespan(rooms: Rooms) -> Callable[[FastAPI], AbstractAsyncContextManager[N
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        sweeping = asyncio.create_task(keep_sweeping(rooms.voices, rooms.prompts), name="sweep drafts")
-        rooms.engine.on_ready(rooms.prompts.show_presets)
-        rooms.engine.on_ready(rooms.prompts.prepare_expected)
+        sweeping = asyncio.create_task(keep_sweeping(rooms.voices, rooms.models), name="sweep drafts")
         for voice in in_order(rooms.voices, LANGUAGES[0])[:1]:
-            rooms.prompts.expect(voice)  # the one that the page picks at first
+            rooms.models.expect(voice)  # the one that the page picks at first
         await rooms.ears.start()
-        await rooms.engine.start()
+        await rooms.models.start()
         rooms.runner.resume()
         if rooms.office is not None:
             rooms.office.start()
@@ -167,7 +154,7 @@ def _lifespan(rooms: Rooms) -> Callable[[FastAPI], AbstractAsyncContextManager[N
             sweeping.cancel()
             if rooms.office is not None:
                 await rooms.office.close()
-            for room in (app.state.listening, rooms.runner, rooms.jobs, rooms.engine, rooms.ears):
+            for room in (app.state.listening, rooms.runner, rooms.jobs, rooms.models, rooms.ears):
                 await room.close()
             for store in (rooms.voices, rooms.pronunciations, rooms.takes, rooms.scripts):
                 store.close()
@@ -178,7 +165,7 @@ def _lifespan(rooms: Rooms) -> Callable[[FastAPI], AbstractAsyncContextManager[N
 def _add_routes(app: FastAPI, rooms: Rooms) -> None:
     """/v1 but for listening tests."""
     speaking, settings, client_of = rooms.speaking, rooms.settings, rooms.guard.client_of
-    engine, voices, prompts, takes = rooms.engine, rooms.voices, rooms.prompts, rooms.takes
+    models, voices, takes = rooms.models, rooms.voices, rooms.takes
     for router in (
         speech_router(speaking, client_of),
         arriving_router(speaking, client_of, settings.listener_timeout_s),
@@ -187,13 +174,13 @@ def _add_routes(app: FastAPI, rooms: Rooms) -> None:
         preview_router(speaking),
         pronunciations_router(rooms.pronunciations, voices),
         checks_router(speaking, takes, TakeChecks(takes, voices, rooms.ears), client_of),
-        takes_router(takes, engine, voices, prompts, client_of),
+        takes_router(takes, models, voices, client_of),
         scripts_router(rooms.scripts, takes, voices, rooms.runner, client_of),
         clips_router(rooms.ears, settings),
-        voices_router(voices, prompts, settings),
-        designs_router(voices, prompts),
-        bundles_router(voices, prompts),
-        service_router(engine, rooms.model),
+        voices_router(voices, models, settings),
+        designs_router(voices, models),
+        bundles_router(voices, models.default.prompts),
+        service_router(models),
     ):
         app.include_router(router)
 
@@ -201,7 +188,7 @@ def _add_routes(app: FastAPI, rooms: Rooms) -> None:
 def _add_listening(app: FastAPI, rooms: Rooms, now: Callable[[], float]) -> ListeningRoom:
     """/v1/listening and the raters' pages."""
     return install_listening(
-        app, rooms.engine, rooms.voices, rooms.prompts, rooms.takes, rooms.settings, rooms.model, rooms.guard, now,
+        app, rooms.models, rooms.voices, rooms.takes, rooms.settings, rooms.guard, now,
         lending=None if rooms.office is None else Lending(rooms.office.tuning),
     )  # fmt: skip
 
@@ -249,5 +236,5 @@ def _with_page(app: FastAPI, rooms: Rooms) -> FastAPI:
     from studio.ui.blocks import build_page
     from studio.ui.mount import mount_page
 
-    page = build_page(rooms.voices, rooms.prompts, rooms.settings, rooms.ears, OwnRoutes(app))
+    page = build_page(rooms.voices, rooms.models.default.prompts, rooms.settings, rooms.ears, OwnRoutes(app))
     return mount_page(app, page)

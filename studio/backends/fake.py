@@ -303,10 +303,11 @@ def word_ids(text: str, language: str = "") -> tuple[int, ...]:
 class FakePromptEncoder:
     """A voice prompt of the right shape; equal clips and transcripts give equal keys. preset: by name.
 
-    `gate` holds clips back while it is cleared.
+    `gate` holds clips back while it is cleared; `encoded` counts them.
     """
 
     def __init__(self) -> None:
+        self.encoded = 0
         self.preset: dict[str, VoicePrompt] = {}
         self.gate = asyncio.Event()
         self.gate.set()
@@ -319,6 +320,7 @@ class FakePromptEncoder:
         return {"Saved upstream": voice_prompt("saved", prompt_text="")}
 
     async def encode(self, samples: Float32, sample_rate_hz: int, prompt_text: str) -> VoicePrompt:
+        self.encoded += 1
         await self.gate.wait()
         tokens = max(1, int(len(samples) / sample_rate_hz * TOKEN_RATE_HZ))
         key = f"{zlib.crc32(samples.tobytes()):08x}{zlib.crc32(prompt_text.encode()):08x}"

@@ -37,6 +37,8 @@ from studio.engine.token2wav_client import Token2WavClient
 from studio.engine.worker import WorkerProcess
 from studio.library.prompts import VoicePrompts
 from studio.library.store import VoiceStore
+from studio.registry.loaded import Loaded
+from studio.registry.models import Models
 from studio.settings import load
 from studio.speech import SAMPLE_RATE_HZ, TOKEN_RATE_HZ, Sampling, ServedModel, SynthesisRequest
 from studio.text.frontend import TextFrontend
@@ -100,7 +102,9 @@ def serve(args: argparse.Namespace) -> None:
             sine(200.0, 0, round(args.prompt_s * SAMPLE_RATE_HZ)), SAMPLE_RATE_HZ, "hello", name="Nobody"
         )
         prompts = VoicePrompts(store, FakePromptEncoder(), settings.folder("prompts"), "scripted")
-        app = build_web(engine, store, prompts, settings, ServedModel("scripted"), ScriptedEars())
+        model = ServedModel("scripted")
+        models = Models(Loaded(model, engine, prompts, {}, model.sampling))
+        app = build_web(models, store, settings, ScriptedEars())
         uvicorn.run(app, port=args.serve, log_level="warning")
 
 

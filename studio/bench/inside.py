@@ -96,7 +96,7 @@ class Studio:
 
     @property
     def engine(self) -> Engine:
-        return self.rooms.engine
+        return self.rooms.models.default.engine
 
     def fact(self, name: str) -> int:
         """A number that one of the workers tells of itself; 0 where none does."""
@@ -125,7 +125,7 @@ async def served(settings: Settings, voice: str) -> AsyncIterator[Studio]:
             await asyncio.sleep(service.LOOK_EVERY_S)
         port = server.servers[0].sockets[0].getsockname()[1]
         rooms: Rooms = app.state.rooms
-        await _ready(rooms.engine)
+        await _ready(rooms.models.default.engine)
         yield Studio(f"http://127.0.0.1:{port}", rooms, settings, rooms.voices.find(voice), clock)
     finally:
         server.should_exit = True
@@ -213,7 +213,7 @@ def growing(args: argparse.Namespace, studio: Studio, out: Out) -> list[Measure]
     """Hops of one block each, whatever is set."""
 
     async def measure(streams: int) -> None:
-        voice = await studio.rooms.prompts.of(studio.voice)
+        voice = await studio.rooms.models.default.prompts.of(studio.voice)
         frame_bytes, codes = studio.fact("flow_frame_bytes"), studio.fact("speech_codes")
         pool_bytes = int(studio.settings.flow_pool_gib * 2**30)
         seconds = longest_s(pool_bytes, frame_bytes, streams, args.growth_s)

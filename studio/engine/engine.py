@@ -298,10 +298,10 @@ class Engine:
         self._let_nobody_in()
         await self._serving.ended(timeout_s)
 
-    async def close(self) -> None:
-        """End everything: requests are told, workers stop."""
+    async def close(self, told: StudioError | None = None) -> None:
+        """End everything: requests are told, workers stop. told: why; None: the server shuts down."""
         self._let_nobody_in()
-        self._serving.fail_all(EngineDraining("engine.draining"))
+        self._serving.fail_all(told or EngineDraining("engine.draining"))
         await self._serving.ended()
         await self._voicing.close()
         await asyncio.gather(self.lm.close(), self._token2wav.close())

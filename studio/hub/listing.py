@@ -58,10 +58,14 @@ class Repository:
     @classmethod
     def of(cls, settings: Settings) -> Repository | None:
         """What model_dir names, unless it is a folder here."""
-        name = settings.model_dir
+        return cls.named(settings.model_dir, settings, settings.model_revision)
+
+    @classmethod
+    def named(cls, name: str, settings: Settings, revision: str = "") -> Repository | None:
+        """What a name stands for on the hub of the settings, unless it is a folder here."""
         if Path(name).is_dir() or not REPOSITORY.fullmatch(name):
             return None
-        return cls(name, settings.hub, settings.model_revision, settings.hub_endpoint)
+        return cls(name, settings.hub, revision, settings.hub_endpoint)
 
     @property
     def base(self) -> str:

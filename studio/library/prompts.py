@@ -27,7 +27,7 @@ class VoicePrompts:
     """Gives the VoicePrompt of a voice: from memory, from its file, or by encoding the clip now.
 
     fingerprint names the models that made a prompt; others get prompts of their own, in a folder of their own. prepare
-    begins what the first row of a voice would wait for, and returns at once.
+    begins what the first row of a voice would wait for, and returns at once. model: whose presets these are.
     """
 
     def __init__(
@@ -38,8 +38,10 @@ class VoicePrompts:
         fingerprint: str,
         memory_voices: int = 64,
         prepare: Callable[[VoicePrompt], Awaitable[None]] | None = None,
+        model: str = "",
     ) -> None:
         self._store = store
+        self._model = model
         self._encoder = encoder
         self._fingerprint = fingerprint
         self._all_folders = folder
@@ -65,6 +67,8 @@ class VoicePrompts:
     async def of(self, voice: Voice) -> VoicePrompt:
         """The voice's prompt. Raises UnusablePromptSpeech, EngineNotReady or EngineDead if it cannot be encoded."""
         if voice.origin == "preset":
+            if voice.id not in self._presets:
+                raise UnusablePromptSpeech("voice.other_models_preset", param="voice", name=voice.name)
             return self._presets[voice.id]
         prompt = await self._of_source(voice.source)
         if not voice.parts:
@@ -83,8 +87,12 @@ class VoicePrompts:
         # Not every worker that is ready can tell them; the one that can will be ready too.
         with contextlib.suppress(StudioError):
             prompts = await self._encoder.presets()
-            voices = self._store.show_presets(prompts)
+            voices = self._store.show_presets(prompts, self._model)
             self._presets = {voice.id: prompts[name] for name, voice in voices.items()}
+
+    def hide_presets(self) -> None:
+        """The models are gone for good, and their presets with them."""
+        self._store.show_presets((), self._model)
 
     async def read_voices(self, data: bytes) -> dict[str, VoicePrompt]:
         """The voices of an upstream spk2info.pt by name, read where torch is. Raises CheckpointError, or as `of`."""

@@ -35,7 +35,7 @@ class VoiceStore:
         self.clips = ClipFiles(folder / "clips")
         self.max_voices = max_voices
         self._now = now
-        self._presets: dict[str, Voice] = {}
+        self._presets_of: dict[str, dict[str, Voice]] = {}  # by model
         self._db = open_database(folder / "voices.sqlite", Path(__file__).with_name("schema"))
 
     def close(self) -> None:
@@ -97,13 +97,18 @@ class VoiceStore:
         """The newest first."""
         return self._many("origin = 'draft' AND deleted_s IS NULL ORDER BY created_s DESC, rowid DESC")
 
-    def show_presets(self, names: Iterable[str]) -> dict[str, Voice]:
-        """The voices that the loaded checkpoint brings along, in place of those shown before; a kept name goes first.
+    def show_presets(self, names: Iterable[str], model: str = "") -> dict[str, Voice]:
+        """The voices that a loaded model brings along, in place of its earlier ones; a kept name goes first.
 
         They are in no table: another checkpoint has others. Gives them by name.
         """
-        self._presets = {name: preset(name) for name in names if is_unicode(name) and name.strip()}
-        return dict(self._presets)
+        self._presets_of[model] = {name: preset(name) for name in names if is_unicode(name) and name.strip()}
+        return dict(self._presets_of[model])
+
+    @property
+    def _presets(self) -> dict[str, Voice]:
+        """Of all models, each name once."""
+        return {name: voice for presets in self._presets_of.values() for name, voice in presets.items()}
 
     def room(self) -> int:
         """How many more voices the library takes."""

@@ -1,4 +1,4 @@
-"""The engine's snapshot in Prometheus' text form. Measures nothing; the engine never imports it."""
+"""The engines' snapshots in Prometheus' text form, each labelled with its model. Measures nothing."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from studio.metrics import names
 from studio.metrics.names import Metric
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
+MODEL = "model"
+"""The label that every sample has."""
 Value = float | Mapping[str, float] | HistogramSnapshot
 
 
@@ -58,29 +60,58 @@ def values(stats: EngineStats) -> dict[Metric, Value]:
     return found
 
 
-def family(metric: Metric, value: Value) -> Family:
-    """One metric in Prometheus' own classes; its histograms are cumulative, ours are not."""
-    if isinstance(value, HistogramSnapshot):
-        edges = [*(format(bound, "g") for bound in value.bounds), "+Inf"]
-        buckets = list(zip(edges, accumulate(value.counts), strict=True))
-        return HistogramMetricFamily(metric.name, metric.help, buckets=buckets, sum_value=value.total)
+def family(metric: Metric, found: Mapping[str, Value]) -> Family:
+    """One metric of each model in Prometheus' own classes; its histograms are cumulative, ours are not."""
+    if metric.kind == "histogram":
+        histogram = HistogramMetricFamily(metric.name, metric.help, labels=[MODEL])
+        for model, value in found.items():
+            assert isinstance(value, HistogramSnapshot)
+            edges = [*(format(bound, "g") for bound in value.bounds), "+Inf"]
+            buckets = list(zip(edges, accumulate(value.counts), strict=True))
+            histogram.add_metric([model], buckets, value.total)
+        return histogram
     kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
-    if isinstance(value, Mapping):
-        made = kind(metric.name, metric.help, labels=[metric.label or "name"])
-        for label, number in value.items():
-            made.add_metric([label], number)
-        return made
-    return kind(metric.name, metric.help, value=value)
+    made = kind(metric.name, metric.help, labels=[MODEL, *([metric.label] if metric.label else [])])
+    for model, value in found.items():
+        assert not isinstance(value, HistogramSnapshot)
+        for label, number in value.items() if isinstance(value, Mapping) else [(None, value)]:
+            made.add_metric([model, *([label] if label is not None else [])], number)
+    return made
 
 
-def exposition(stats: EngineStats) -> str:
-    """The body of GET /metrics."""
+def exposition(stats: Mapping[str, EngineStats]) -> str:
+    """Our part of GET /metrics, of each model by its name."""
+    found = {model: values(one) for model, one in stats.items()}
 
     class Snapshot(Collector):
         def collect(self) -> Iterator[Family]:
-            for metric, value in values(stats).items():
-                yield family(metric, value)
+            for metric in names.ALL:
+                if having := {model: of[metric] for model, of in found.items() if metric in of}:
+                    yield family(metric, having)
 
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Snapshot())
     return generate_latest(registry).decode()
+
+
+def joined(pages: Mapping[str, str]) -> str:
+    """Pages of metrics of several models as one: each sample labelled with its model, each family told once."""
+    families: dict[str, tuple[dict[str, None], list[str]]] = {}  # its comments and its samples, in order
+    for model, page in pages.items():
+        label = f'{MODEL}="{_escaped(model)}"'
+        for line in page.splitlines():
+            if line.startswith("# "):
+                comments, samples = families.setdefault(line.split()[2], ({}, []))
+                comments[line] = None
+            elif line:
+                name, brace, rest = line.partition("{")
+                if brace:
+                    samples.append(f"{name}{{{label},{rest}")
+                else:
+                    name, _, value = line.partition(" ")
+                    samples.append(f"{name}{{{label}}} {value}")
+    return "".join(f"{line}\n" for comments, samples in families.values() for line in (*comments, *samples))
+
+
+def _escaped(label: str) -> str:
+    return label.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

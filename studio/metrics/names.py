@@ -8,7 +8,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A declared metric; `label` names its one label, if it has one."""
+    """A declared metric; `label` names its one label beside that of the model, if it has one."""
 
     name: str
     kind: Literal["gauge", "counter", "histogram"]

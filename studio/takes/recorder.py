@@ -22,7 +22,7 @@ NOT_KEPT = ("voice", "client")
 
 
 class TakeRecorder:
-    """Joins streams with the store of takes. model: the name of the model that speaks."""
+    """Joins streams with the store of takes. model: the name of the model that speaks where no other is named."""
 
     def __init__(self, store: TakeStore, model: str) -> None:
         self._store = store
@@ -34,6 +34,7 @@ class TakeRecorder:
         request: SynthesisRequest | VoicingRequest,
         voice: Voice,
         whole: Callable[[], SynthesisRequest] | None = None,
+        model: str = "",
     ) -> None:
         """Make a take of a stream once all of it was read; what is stopped or fails makes none.
 
@@ -44,7 +45,7 @@ class TakeRecorder:
 
         async def heard(samples: Float32) -> None:
             try:
-                await self.keep(stream, samples, whole() if whole else request, voice)
+                await self.keep(stream, samples, whole() if whole else request, voice, model=model)
             except Exception:  # a full disk is told in several ways, by libsndfile as a RuntimeError
                 # The listener has all of the sound already; that must not turn it into an error.
                 logger.exception("take %s could not be kept", stream.request_id)
@@ -58,6 +59,7 @@ class TakeRecorder:
         request: SynthesisRequest | VoicingRequest,
         voice: Voice,
         line: str = "",
+        model: str = "",
     ) -> Take:
         """Keep the whole sound of a stream as a take. Raises ClientError take.no_room."""
         return await asyncio.to_thread(
@@ -70,7 +72,7 @@ class TakeRecorder:
             voice=voice.id,
             voice_name=voice.name or "",
             voice_key=request.voice.key,
-            model=self._model,
+            model=model or self._model,
             line=line,
         )
 

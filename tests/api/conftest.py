@@ -18,6 +18,7 @@ import soundfile
 import uvicorn
 from fastapi import FastAPI
 
+from studio.admin.fitting import WeightBytes
 from studio.admin.office import Office, open_office
 from studio.admin.planner import LmSizes
 from studio.api.web import build_web
@@ -30,10 +31,12 @@ from studio.backends.fake import (
 )
 from studio.engine.engine import Engine, EngineLimits
 from studio.engine.worker import WorkerState
-from studio.errors import EngineNotReady, InvalidRequest
+from studio.errors import EngineNotReady, InvalidRequest, StudioError
 from studio.library.prompts import VoicePrompts
 from studio.library.store import VoiceStore
-from studio.settings import load
+from studio.registry.loaded import Loaded
+from studio.registry.models import Models
+from studio.settings import Settings, load
 from studio.speech import Segment, ServedModel, SynthesisRequest, VoicePrompt
 from studio.text import normalize, pauses
 
@@ -130,21 +133,66 @@ class WallClock:
 
 
 @dataclass
-class Service:
-    """A running service and what is behind it. Script it before a request; read it after."""
+class FakeModel:
+    """A model on scripts, and what is behind it."""
 
-    url: str
-    app: FastAPI
-    engine: Engine
+    loaded: Loaded
     lm: ScriptedSpeechLM
     token2wav: SineToken2Wav
     worker: ScriptedWorker
+    encoder: FakePromptEncoder
+
+
+@dataclass
+class FakeLoader:
+    """Gives a scripted model for every name. of: the last one that each name got; settings: with which."""
+
+    store: VoiceStore
+    limits: EngineLimits
+    of: dict[str, FakeModel] = field(default_factory=dict)
+    settings: dict[str, Settings] = field(default_factory=dict)
+    refuses: StudioError | None = None
+    """Why no model can be loaded now."""
+    phase: str = "ready"
+    """In which the speech LM of the next one is found."""
+    gate: threading.Event = field(default_factory=threading.Event)
+    """Holds loading back while it is cleared."""
+
+    def __post_init__(self) -> None:
+        self.gate.set()
+
+    def __call__(self, name: str, folder: Path, settings: Settings) -> Loaded:
+        self.gate.wait(30)
+        if self.refuses is not None:
+            raise self.refuses
+        lm, token2wav, worker = ScriptedSpeechLM(), SineToken2Wav(), ScriptedWorker("lm")
+        worker.to(self.phase, "stage.ready")
+        engine = Engine(lm, token2wav, WordFrontend(), self.limits, workers=(worker,))
+        encoder, model = FakePromptEncoder(), ServedModel(name)
+        prompts = VoicePrompts(self.store, encoder, settings.folder("prompts"), f"fake {name}", model=name)
+        workers = {"lm": worker, "token2wav": ScriptedWorker("token2wav")}
+        loaded = Loaded(model, engine, prompts, workers, model.sampling)
+        self.of[name], self.settings[name] = FakeModel(loaded, lm, token2wav, worker, encoder), settings
+        return loaded
+
+
+@dataclass
+class Service:
+    """A running service and what is behind it: of the default model, unless `loader` is asked for another."""
+
+    url: str
+    app: FastAPI
+    loader: FakeLoader
     store: VoiceStore
     loop: asyncio.AbstractEventLoop = field(repr=False)
     clock: WallClock
     office: Office
     ears: ScriptedEars
-    encoder: FakePromptEncoder
+
+    def __post_init__(self) -> None:
+        default = self.loader.of["fake-model"]
+        self.engine, self.lm, self.token2wav = default.loaded.engine, default.lm, default.token2wav
+        self.worker, self.encoder = default.worker, default.encoder
 
     def in_loop(self, function: Callable[[], object]) -> None:
         """Run in the service's event loop and wait for it."""
@@ -191,20 +239,17 @@ def serve(
 ) -> Service:
     """Start a service in a thread of its own and wait until it answers."""
     settings = load(["--data-dir", str(folder), *flags], {})
-    lm, token2wav, worker = ScriptedSpeechLM(), SineToken2Wav(), ScriptedWorker("lm")
-    engine = Engine(lm, token2wav, WordFrontend(), limits or EngineLimits(), workers=(worker,))
     store = VoiceStore(settings.folder("library"), settings.max_voices)
-    encoder = FakePromptEncoder()
-    prompts = VoicePrompts(store, encoder, settings.folder("prompts"), "fake")
+    loader = FakeLoader(store, limits or EngineLimits())
+    default = loader("fake-model", folder, settings)
+    models = Models(default, str(folder), settings.further_models())
     ears, clock = ScriptedEars(), WallClock()
-    model = ServedModel("fake-model")
 
     async def voice() -> VoicePrompt:
         return voice_prompt("tester")
 
-    workers = {"lm": worker, "token2wav": ScriptedWorker("token2wav")}
-    office = open_office(engine, workers, settings, model, model.sampling, LmSizes(8, 2, 64, 0, 20000), voice)
-    app = build_web(engine, store, prompts, settings, model, ears, clock, office)
+    office = open_office(models, settings, LmSizes(8, 2, 64, 0, 20000), voice, loader, WeightBytes(0, 0))
+    app = build_web(models, store, settings, ears, clock, office)
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     listener.listen()
@@ -221,7 +266,7 @@ def serve(
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     # The socket listens already, so this waits in its backlog until the service answers.
     httpx.get(f"{url}/health", timeout=60)
-    return Service(url, app, engine, lm, token2wav, worker, store, loops[0], clock, office, ears, encoder)
+    return Service(url, app, loader, store, loops[0], clock, office, ears)
 
 
 def stop(running: list[tuple[uvicorn.Server, threading.Thread]]) -> None:

@@ -125,9 +125,9 @@ def test_scraped_figures_are_the_services_own(prometheus: str, spoken: Service) 
     speak(spoken)
     spoken.until(spoken.is_idle)
     own = next(
-        float(line.split()[1])
+        float(line.split()[-1])
         for line in httpx.get(f"{spoken.url}/metrics").text.splitlines()
-        if line.startswith("studio_audio_seconds_total ")
+        if line.startswith("studio_audio_seconds_total{")
     )
     query = f"studio_audio_seconds_total == {own}"
     assert found(prometheus, query), f"the service says {own}"

@@ -11,9 +11,12 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from studio.speech import SOUND_TAGS
-from tests.browser.conftest import OpenPage, opening
+from tests.browser.conftest import PHONE, OpenPage, opening
 from tests.browser.studio_page import WAIT_MS, StudioPage
+from tests.browser.test_admin import enter
+from tests.browser.test_page import GRADIOS_OWN, faults
 from tests.browser.test_speak import bodies, more_options, option
+from tests.engine.real import VOICE_FOLDER
 from tests.official_layout import write_official
 from tests.parity.conftest import FIXTURES
 from tests.real_studio import RealStudio
@@ -29,7 +32,8 @@ ENGINE = ("--kv-cache-gib", "0.1", "--max-num-seqs", "2", "--max-model-len", "20
 @pytest.fixture(scope="module")
 def official(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealStudio]:
     folder = write_official(tmp_path_factory.mktemp("checkpoint") / "official")
-    studio = RealStudio(tmp_path_factory.mktemp("studio"), "--model-dir", str(folder), *ENGINE)
+    known = ("--model-dir", str(folder), "--models", f"embedded={VOICE_FOLDER}", "--load-models", "false")
+    studio = RealStudio(tmp_path_factory.mktemp("studio"), *known, *ENGINE)
     try:
         studio.start()
         studio.wait_ready()
@@ -80,6 +84,47 @@ def test_official_layout_says_a_clip_in_another_voice_on_the_page(open_official:
     seconds = sound.evaluate(DURATION)
     assert seconds > 0.5 and round(seconds * 1000) % TOKEN_MS == 0
     expect(panel.get_by_role("link")).to_have_attribute("href", sound.get_attribute("src") or "")
+
+
+def test_second_model_is_loaded_from_the_admin_tab_picked_on_the_page_and_heard(
+    open_official: OpenPage,
+) -> None:
+    page = open_official()
+    expect(option(page, "instructions")).to_be_visible()
+    expect(option(page, "model")).to_be_hidden()  # one is no choice
+    admin = enter(page)
+    row = admin.locator("#admin [data-part=models] tbody tr", has_text="embedded")
+    expect(row).to_contain_text("GB free")
+    row.get_by_role("button", name="Load embedded", exact=True).click()
+    expect(row).to_contain_text("being loaded")
+    expect(row.get_by_role("button", name="Unload embedded", exact=True)).to_be_visible(timeout=WAIT_MS)
+    expect(admin.locator("#admin [data-part=log] tbody tr").first).to_contain_text("model embedded = loaded")
+    shown = admin.locator("#admin [data-part=model]")
+    shown.select_option("embedded")
+    expect(shown).to_be_visible()
+    page.open_tab("Studio")
+    option(page, "model").select_option("embedded")
+    for part in ("#instructions", "#speech-tools [data-part=sounds]"):  # what this model does not honour
+        expect(page.page.locator(part)).to_be_hidden()
+    sent = bodies(page.page)
+    page.pick("Clara")
+    heard = page.hear("I am the other one.")
+    assert heard.played_ms == heard.total_ms > 500
+    assert [body["model"] for body in sent] == ["embedded"]
+    assert faults(page) - GRADIOS_OWN == set()
+
+    phone = open_official(locale="zh-CN", viewport=PHONE)
+    expect(phone.page.locator("#model")).to_contain_text("模型")
+    assert phone.page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    there = enter(phone)
+    expect(there.locator("#admin [data-part=models] tbody tr").nth(1)).to_contain_text("已加载")
+    assert there.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    assert faults(phone) - GRADIOS_OWN == set()
+    there.locator("#admin").get_by_role("button", name="卸载 embedded").click()
+    expect(there.get_by_role("button", name="加载 embedded")).to_be_visible(timeout=WAIT_MS)
+    expect(option(page, "model")).to_be_visible()  # this page has not looked since
+    page.ask("Are you still there?")
+    expect(page.page.locator("#speech-options [data-part=error]")).to_contain_text("is not loaded")
 
 
 def assert_heard(page: StudioPage) -> None:

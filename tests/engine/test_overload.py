@@ -35,9 +35,9 @@ async def test_what_token2wav_gives_up_is_counted_and_the_stream_goes_on(make_st
     sound = await read_all(await stage.submit("one two three"))
     assert len(sound) == len(sine(1, 0, 15 * 960))
     assert await rungs(stage) == {"smaller_batch": 1, "recompute": 1, "smaller_hop": 1}
-    text = exposition(await stage.engine.stats())
-    assert 'studio_overload_steps_total{step="recompute"} 1.0' in text
-    assert 'studio_overload_steps_total{step="restart"} 0.0' in text
+    text = exposition({"m": await stage.engine.stats()})
+    assert 'studio_overload_steps_total{model="m",step="recompute"} 1.0' in text
+    assert 'studio_overload_steps_total{model="m",step="restart"} 0.0' in text
 
 
 async def test_full_memory_narrows_the_door_until_requests_have_ended_well(make_stage: MakeStage) -> None:

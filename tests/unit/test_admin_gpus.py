@@ -111,3 +111,4 @@ def test_monitor_shows_the_gpu_and_keeps_its_history() -> None:
     assert shown["gpus"]["gpus"][0]["used_mb"] == 5.0
     assert {"gpu_mb", "gpu_use"} < set(HISTORY)
     assert monitor.history("10m")["gpu_mb"] == [5.0] and monitor.history("10m")["gpu_use"] == [0.8]
+    assert monitor.own_gpu_mb == 4.0  # of others nothing

@@ -180,7 +180,8 @@ def test_what_clients_saw_is_held_against_the_servers_own_count() -> None:
 
 
 def test_requests_in_flight_are_those_running_and_waiting() -> None:
-    page = "# TYPE studio_requests_running gauge\nstudio_requests_running 3.0\nstudio_requests_waiting 2.0\nup 1\n"
+    running, waiting = (f'studio_requests_{state}{{model="m"}}' for state in ("running", "waiting"))
+    page = f"# TYPE studio_requests_running gauge\n{running} 3.0\n{waiting} 2.0\nup 1\n"
     assert counted(page) == 5
 
 

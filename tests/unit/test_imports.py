@@ -15,6 +15,7 @@ NOUNS = {
 }  # fmt: skip
 SERVED = NOUNS | {
     "engine", "hub", "library", "listening", "metrics", "audio", "text", "takes", "script", "admin", "checks",
+    "registry",
 }  # fmt: skip
 COMMAND = SERVED | {"models", "backends", "training"}
 # room or module of studio/ -> what it may import from studio/, besides itself
@@ -42,7 +43,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "checks": NOUNS - {"settings"} | {"audio", "text"},
     "listening": NOUNS - {"settings"} | {"audio", "text"},
     "metrics": NOUNS | {"engine"},
-    "admin": NOUNS | {"engine", "bench"},
+    "registry": NOUNS - {"settings"} | {"engine", "library"},
+    "admin": NOUNS | {"engine", "bench", "hub", "registry"},
     "api": SERVED,
     "ui": SERVED,
     "training": NOUNS - {"settings"} | {"models", "audio", "text"},

@@ -7,7 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from studio.engine.stats import EngineState, EngineStats, Histogram
 from studio.engine.worker import WorkerState
 from studio.metrics import names
-from studio.metrics.exporter import exposition, values
+from studio.metrics.exporter import exposition, joined, values
 from studio.protocols import LmStats, Token2WavStats
 
 
@@ -37,13 +37,15 @@ def snapshot() -> EngineStats:
 
 def test_every_declared_metric_is_exported_and_no_other() -> None:
     assert set(values(snapshot())) == set(names.ALL)
-    families = {f.name for f in text_string_to_metric_families(exposition(snapshot()))}
+    families = {f.name for f in text_string_to_metric_families(exposition({"m": snapshot()}))}
     assert families == {m.name.removesuffix("_total") for m in names.ALL}
 
 
 def test_histograms_are_cumulative_with_their_sum() -> None:
     ttfa = next(
-        f for f in text_string_to_metric_families(exposition(snapshot())) if f.name == names.TTFA_SECONDS.name
+        f
+        for f in text_string_to_metric_families(exposition({"m": snapshot()}))
+        if f.name == names.TTFA_SECONDS.name
     )
     found = {(s.name, s.labels.get("le")): s.value for s in ttfa.samples}
     assert found[(names.TTFA_SECONDS.name + "_bucket", "0.1")] == 1
@@ -53,7 +55,7 @@ def test_histograms_are_cumulative_with_their_sum() -> None:
 
 
 def test_metrics_of_a_dead_worker_are_absent_rather_than_zero() -> None:
-    text = exposition(replace(snapshot(), lm=None))
+    text = exposition({"m": replace(snapshot(), lm=None)})
     assert names.KV_CACHE_USAGE.name not in text and names.ROWS_OPEN.name in text
 
 
@@ -62,3 +64,26 @@ def test_names_follow_the_conventions() -> None:
         assert metric.name.startswith("studio_") and (
             metric.name.endswith("_total") == (metric.kind == "counter")
         )
+
+
+def test_every_sample_tells_its_model_and_each_family_stands_once() -> None:
+    both = exposition({"cv2": snapshot(), 'a "third"': replace(snapshot(), lm=None)})
+    samples = [s for f in text_string_to_metric_families(both) for s in f.samples]
+    assert {s.labels["model"] for s in samples} == {"cv2", 'a "third"'}
+    ready = [s.labels for s in samples if s.name == names.ENGINE_READY.name]
+    assert ready == [{"model": "cv2"}, {"model": 'a "third"'}]
+    assert [s.labels for s in samples if s.name == names.KV_CACHE_USAGE.name] == [{"model": "cv2"}]
+    assert both.count(f"# TYPE {names.TTFA_SECONDS.name} ") == 1
+
+
+def test_pages_of_two_engines_are_one_page_that_prometheus_reads() -> None:
+    page = (
+        "# HELP vllm:waiting_total Waiting.\n# TYPE vllm:waiting_total counter\n"
+        'vllm:waiting_total{engine="0",model_name="x y"} 3.0\n# TYPE up gauge\nup 1.0\n'
+    )
+    both = joined({"cv2": page, "cv3": page, "down": ""})
+    families = {f.name: f.samples for f in text_string_to_metric_families(both)}
+    assert [s.labels["model"] for s in families["vllm:waiting"]] == ["cv2", "cv3"]
+    assert families["vllm:waiting"][0].labels == {"model": "cv2", "engine": "0", "model_name": "x y"}
+    assert [(s.labels, s.value) for s in families["up"]] == [({"model": "cv2"}, 1.0), ({"model": "cv3"}, 1.0)]
+    assert joined({}) == ""

@@ -77,6 +77,7 @@ HEADINGS = {
     "Before a setting is changed": "更改设置之前",
     "Where memory or places run out": "内存或位置不足时",
     "Official weights": "官方权重",
+    "Several models at once": "同时使用多个模型",
     "API": "接口",
     "Speaking": "朗读",
     "Clips and takes that are listened to": "听一听录音和合成结果",

@@ -110,3 +110,24 @@ def test_administrators_are_claims_and_values() -> None:
 def test_a_sign_in_that_cannot_work_stops_the_start(argv: list[str], named: str) -> None:
     with pytest.raises(SettingsError, match=named):
         load(argv, {})
+
+
+def test_further_models_are_names_and_their_places() -> None:
+    known = load(["--models", "cv3=/models/cv3, tuned/a=FunAudioLLM/CosyVoice2-0.5B"], {}).further_models()
+    assert known == {"cv3": "/models/cv3", "tuned/a": "FunAudioLLM/CosyVoice2-0.5B"}
+    assert load([], {}).further_models() == {}
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (["--models", "cv3"], "cv3"),
+        (["--models", "=folder"], "names no checkpoint"),
+        (["--models", "a b=folder"], "a b"),
+        (["--models", "one=a,one=b"], "one"),
+        (["--models", "one=a", "--served-model-name", "one"], "one"),
+    ],
+)
+def test_models_without_a_place_or_with_a_name_of_another_are_refused(flags: list[str], told: str) -> None:
+    with pytest.raises(SettingsError, match=told):
+        load(flags, {})

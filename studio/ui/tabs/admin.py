@@ -19,7 +19,9 @@ TEMPLATE = """<div class='admin' data-state='closed'>
 <p data-part='framed' hidden><span data-say='admin.page.framed'></span>
 <a target='_blank' data-part='own-tab' data-say='admin.page.own_tab'></a></p></form>
 <div data-part='inside' hidden>
-<div class='admin-head'><button type='button' data-part='leave' data-say='admin.page.leave'></button></div>
+<div class='admin-head'><label data-part='shown' hidden><span data-say='models.shown'></span>
+<select data-part='model'></select></label>
+<button type='button' data-part='leave' data-say='admin.page.leave'></button></div>
 <section><h2 data-say='admin.page.now'></h2><dl class='admin-figures' data-part='figures'></dl></section>
 <section><h2 data-say='admin.page.gpus'></h2><div data-part='gpus'></div></section>
 <section><h2 data-say='admin.page.ladder'></h2><ol class='admin-ladder' data-part='ladder'></ol>
@@ -37,6 +39,14 @@ TEMPLATE = """<div class='admin' data-state='closed'>
 <canvas data-part='timeline'
  role='img' data-say-label='admin.page.timeline'></canvas>
 <p class='admin-legend' data-part='legend'></p></section>
+<section><h2 data-say='models.title'></h2>
+<div class='admin-scroll' data-part='models'></div>
+<p data-part='models-note'></p>
+<label class='admin-check' data-part='models-abort-row' hidden><input type='checkbox' data-part='models-abort'>
+<span data-say='models.abort'></span></label>
+<label class='admin-check' data-part='models-force-row' hidden><input type='checkbox' data-part='models-force'>
+<span data-say='models.force'></span></label>
+<p class='field-error' role='alert' data-part='models-error' hidden></p></section>
 <section><h2 data-say='admin.page.knobs'></h2>
 <div data-part='knobs'></div>
 <p role='status' aria-live='polite' data-part='plan'></p>
