@@ -149,7 +149,7 @@ def test_absent_ffmpeg_is_said_at_start_with_the_remedy(tmp_path: Path, present:
 
 
 def test_absent_ffmpeg_is_said_on_the_page_and_wav_and_flac_still_work(start_service, monkeypatch) -> None:
-    monkeypatch.setattr(ffmpeg.shutil, "which", lambda name: None)
+    monkeypatch.setattr(ffmpeg.shutil, "which", lambda name, path=None: None)
     service = start_service()
     page = httpx.get(f"{service.url}/config").text
     assert "ffmpeg-note" in page
