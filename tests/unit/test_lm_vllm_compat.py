@@ -91,10 +91,10 @@ def test_a_gpu_without_bfloat16_runs_in_float16():
         (EngineOptions("cpu", dtype="bfloat16", batch_invariant=True), "alone"),
         (EngineOptions("cuda"), "alone"),
         (EngineOptions("cuda", dtype="float32"), "alone"),
-        (EngineOptions("cuda", batch_invariant=True), "beside_others"),
+        (EngineOptions("cuda", batch_invariant=True), "alone"),
     ],
 )
-def test_a_seed_holds_beside_others_on_a_cpu_in_float32_and_with_batch_invariance(monkeypatch, options, holds):
+def test_a_seed_holds_beside_others_on_a_cpu_in_float32_alone(monkeypatch, options, holds):
     assert options.seed_holds == holds
     monkeypatch.setattr(vllm_compat, "installed_version", lambda: ("vllm", (0, 32)))
     monkeypatch.setattr(vllm_compat, "_prepare_cpu", lambda threads: None)

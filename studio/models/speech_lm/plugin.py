@@ -7,9 +7,9 @@ def register() -> None:
     """Register the class itself: of a class given by name vLLM would learn the traits in one more process."""
     from vllm import ModelRegistry
 
-    from studio.models.speech_lm.invariant_products import cover_products
+    from studio.models.speech_lm.invariant_norms import cover_norms
     from studio.models.speech_lm.model import CosyVoice2SpeechLM
 
-    cover_products()
+    cover_norms()
     if CosyVoice2SpeechLM.__name__ not in ModelRegistry.get_supported_archs():
         ModelRegistry.register_model(CosyVoice2SpeechLM.__name__, CosyVoice2SpeechLM)
