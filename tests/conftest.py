@@ -6,8 +6,12 @@ one engine, and every other file is one.
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -16,6 +20,8 @@ from tests.real_studio import RealStudio
 
 FOLDERS = ("unit", "parity", "engine", "api", "browser", "load")
 TESTS = Path(__file__).parent
+STARTS_ENGINE = re.compile(r"\bRealStudio\b|^def test_[^)]*\b(open_page|page: StudioPage)\b", re.MULTILINE)
+"""In the text of a file whose tests start a real engine, or ask for the shared one by a fixture of the browser."""
 PATIENCE_S = 60.0
 """httpx gives up after five seconds where nobody says otherwise, which a reply may take on a machine that is busy."""
 
@@ -31,27 +37,38 @@ def folder_of(path: Path) -> str:
     return path.relative_to(TESTS).parts[0]
 
 
-def group_of(item: pytest.Item) -> str:
-    """What one worker runs from begin to end."""
-    folder = folder_of(item.path)
-    if folder == "engine" or "RealStudio" in vars(item.module) or "running_studio" in item.fixturenames:
+@cache
+def group_of(path: Path) -> str:
+    """What one worker runs from begin to end: "engine", or the file alone."""
+    if folder_of(path) == "engine" or STARTS_ENGINE.search(path.read_text(encoding="utf-8")):
         return "engine"
-    return str(item.path.relative_to(TESTS))
+    return path.relative_to(TESTS).as_posix()
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Groups go to workers whole. pytest-xdist's own groups are lost on pytest 9.2, whose ids cannot be added to."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Groups(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(config.rootpath / nodeid.partition("::")[0])
+
+    return Groups(config, log)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark by folder; order by folder; leave load tests out unless they are asked for."""
     for item in items:
         item.add_marker(folder_of(item.path))
+        if "running_studio" in getattr(item, "fixturenames", ()) and group_of(item.path) != "engine":
+            raise pytest.UsageError(f"{item.nodeid} asks for the engine; STARTS_ENGINE does not see it")
     items.sort(key=lambda item: FOLDERS.index(folder_of(item.path)))
-    if getattr(config.option, "loadgroup", False):
-        for item in items:
-            item.add_marker(pytest.mark.xdist_group(group_of(item)))
+    if "PYTEST_XDIST_WORKER" in os.environ:
         # The long ones first, so that nobody waits for them at the end.
-        others = [item for item in items if group_of(item) != "engine"]
+        others = [item for item in items if group_of(item.path) != "engine"]
         others.sort(key=lambda item: FOLDERS.index(folder_of(item.path)), reverse=True)
-        items[:] = [item for item in items if group_of(item) == "engine"] + others
+        items[:] = [item for item in items if group_of(item.path) == "engine"] + others
     asked = any("load" in arg for arg in (*config.args, config.option.markexpr))
     left_out = [] if asked else [item for item in items if folder_of(item.path) == "load"]
     if left_out:

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 
 from tests.conftest import TESTS, group_of
 
 
-def a_test(path: str, *fixtures: str, **module: object) -> pytest.Item:
-    return SimpleNamespace(path=TESTS / path, fixturenames=fixtures, module=SimpleNamespace(**module))  # type: ignore[return-value]
-
-
 @pytest.mark.parametrize(
-    ("item", "group"),
+    "file",
     [
-        (a_test("engine/test_overload.py"), "engine"),
-        (a_test("browser/test_page.py", "studio", "running_studio"), "engine"),
-        (a_test("browser/test_official_layout.py", RealStudio=object), "engine"),
-        (a_test("browser/test_speak.py", "fakes"), "browser/test_speak.py"),
-        (a_test("api/test_admin.py"), "api/test_admin.py"),
-        (a_test("api/test_real_speech.py", RealStudio=object), "engine"),
-        (a_test("unit/test_admin.py"), "unit/test_admin.py"),
+        "engine/test_overload.py",
+        "api/test_real_speech.py",
+        "browser/test_official_layout.py",
+        "browser/test_page.py",
     ],
 )
-def test_whoever_starts_or_asks_a_real_engine_is_in_its_group(item: pytest.Item, group: str) -> None:
-    assert group_of(item) == group
+def test_whoever_starts_or_asks_a_real_engine_is_in_its_group(file: str) -> None:
+    assert group_of(TESTS / file) == "engine"
+
+
+@pytest.mark.parametrize("file", ["browser/test_takes_tab.py", "api/test_admin.py", "unit/test_admin.py"])
+def test_every_other_file_is_a_group(file: str) -> None:
+    assert group_of(TESTS / file) == file
