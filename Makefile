@@ -24,7 +24,7 @@ run: ## install, then the studio at http://127.0.0.1:7860 (ARGS="--port 8000": f
 
 test: ## install with test tools (and Debian's Chromium if root), then every test
 	@$(SETUP) --dev
-	$(BIN)/python -m pytest -n 2 --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 2 --no-loadscope-reorder --max-worker-restart 0
 
 test-fast: ## the unit tests: no torch, no engine, under 20 s
 	@$(SETUP) --dev

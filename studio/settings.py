@@ -86,7 +86,7 @@ class Settings(BaseModel):
     max_num_batched_tokens: int = knob(4096, "Tokens of one LM step, prompts included.", group="lm", unit="tokens", ge=64, le=65536)
     block_size: int = knob(32, "Tokens of one KV cache block; a multiple of 32 on the CPU.", group="lm", unit="tokens", ge=16, le=128)
     enforce_eager: bool = knob(False, "Run the LM without CUDA graphs; always so on the CPU.", group="lm")
-    async_scheduling: bool = knob(False, "Plan the LM's next step while the GPU computes this one: the same tokens, sooner; GPUs only. Not run by us.", group="lm")
+    async_scheduling: bool = knob(False, "Plan the LM's next step while the GPU computes this one: the same tokens, sooner; GPUs only.", group="lm")
     batch_invariant: bool = knob(False, "A seed seldom gives other tokens on a GPU (compute capability 8.0 or more) beside other requests, by vLLM's batch invariance; slower. A CPU needs no such thing.", group="lm")
     enable_prefix_caching: bool = knob(True, "Keep the KV cache of prompts, so that a voice that speaks again is not read again.", group="lm")
     kv_cache_dtype: Literal["auto", "fp8", "fp8_e4m3", "fp8_e5m2"] = knob("auto", "Precision of the KV cache; auto: that of the LM. fp8 holds more tokens for some quality; GPUs only. Not run by us.", group="lm")

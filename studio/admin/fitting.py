@@ -82,7 +82,9 @@ def free_memory_bytes(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
     free = int(psutil.virtual_memory().available)
     try:
         limit, held = ((cgroup / name).read_text().strip() for name in ("memory.max", "memory.current"))
-        return min(free, int(limit) - int(held))
+        stat = dict(line.split() for line in (cgroup / "memory.stat").read_text().splitlines())
+        # Files that were read count as held, and are given back as soon as somebody asks.
+        return min(free, int(limit) - int(held) + int(stat.get("inactive_file", 0)))
     except (OSError, ValueError):  # no such file, or "max"
         return free
 

@@ -60,6 +60,8 @@ class ModelDesk:
     first: Watched
     _watched: dict[str, Watched] = field(default_factory=dict, repr=False)
     _tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict, repr=False)
+    _one_load: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
+    """Held from the look at free memory until a model has taken its own."""
     _starting: asyncio.Task[None] | None = field(default=None, repr=False)
 
     def start(self) -> None:
@@ -159,21 +161,24 @@ class ModelDesk:
     async def _load(self, entry: Entry, who: str, force: bool, found: Fit | None) -> None:
         try:
             folder = await self._fetched(entry)
-            if found is None:
+            async with self._one_load:
                 found = await asyncio.to_thread(self._fit, folder)
                 if not force:
                     _refuse_too_large(entry.name, found)
-            entry.state = "loading"
-            settings = await asyncio.to_thread(settings_for, folder, self.settings())
-            loaded = await asyncio.to_thread(self.load, entry.name, folder, settings)
-            await self.models.begin(loaded)
+                entry.state = "loading"
+                settings = await asyncio.to_thread(settings_for, folder, self.settings())
+                loaded = await asyncio.to_thread(self.load, entry.name, folder, settings)
+                await self.models.begin(loaded)
+            try:
+                await self._watch(loaded)
+            except Exception:
+                await loaded.engine.close()
+                raise
+            self.models.put(loaded)
         except Exception as error:  # whatever it is, the other models go on
             if not isinstance(error, StudioError):
                 logger.exception("model %s could not be loaded", entry.name)
             entry.state, entry.reason = "failed", str(error) or type(error).__name__
-        else:
-            await self._watch(loaded)
-            self.models.put(loaded)
         self._note(entry, who, "unloaded", found)
 
     async def _fetched(self, entry: Entry) -> Path:

@@ -5,7 +5,7 @@ It reads no files; `torch_token2wav.py` does. What the choices sound like is mea
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -22,7 +22,9 @@ TYPES = {
     "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "fp8": torch.float8_e4m3fn,
 }  # fmt: skip
 KEPT_ON_GPU, COMPUTED_ON_GPU = "fp8", "bfloat16"
-"""What "auto" is in pages on a GPU (decision 0020); elsewhere it is float32."""
+"""What "auto" is in pages on a GPU (decision 0020), where it has them; elsewhere it is float32."""
+FP8_CAPABILITY, BFLOAT16_CAPABILITY = (8, 9), (8, 0)
+"""Least compute capability of a GPU whose Triton kernels read fp8, and of one that computes in bfloat16."""
 WORK_BYTES = 2**30
 WORK_SHARE = 0.08
 """Of a GPU beside all pools: two contexts, weights, graphs, the prompt encoder; 12 GB of 141."""
@@ -35,7 +37,7 @@ VOCODER_ROWS = 1024
 class Assembly:
     """The settings of the same names. pool_bytes, voice_cache_bytes: 0 for the usual size.
 
-    lm_share: of the GPU that the speech LM has or will take.
+    lm_share: of the GPU that the speech LM has or will take. capability: of the GPU; None on a CPU.
     """
 
     device: str = "cpu"
@@ -47,6 +49,7 @@ class Assembly:
     voice_cache: int = 16
     voice_cache_bytes: int = 0
     lm_share: float = 0.0
+    capability: tuple[int, int] | None = None
 
     def paged(self, flow: Flow) -> bool:
         """Whether the flow keeps pages."""
@@ -56,12 +59,27 @@ class Assembly:
 
     def storage(self, paged: bool) -> torch.dtype:
         """Type of the keys and values that the flow keeps."""
-        return self._type(self.flow_precision, KEPT_ON_GPU if paged else "float32")
+        return self._type(self.flow_precision, self._kept_on_gpu() if paged else "float32")
+
+    def _kept_on_gpu(self) -> str:
+        able = self.capability is None or self.capability >= FP8_CAPABILITY
+        return KEPT_ON_GPU if able else self._computed_on_gpu()
+
+    def _computed_on_gpu(self) -> str:
+        able = self.capability is None or self.capability >= BFLOAT16_CAPABILITY
+        return COMPUTED_ON_GPU if able else "float16"
 
     def compute(self, flow: Flow) -> torch.dtype:
         """Type that the flow's estimator computes in."""
         mixes_by_itself = not isinstance(flow.config, FlowConfig)
-        return torch.float32 if mixes_by_itself else self._type(self.flow_dtype, COMPUTED_ON_GPU)
+        return torch.float32 if mixes_by_itself else self._type(self.flow_dtype, self._computed_on_gpu())
+
+    def refuse_what_the_gpu_lacks(self) -> None:
+        """Raises SettingsError for fp8 on a GPU whose kernels cannot read it."""
+        if self.flow_precision == "fp8" and self.capability is not None and self.capability < FP8_CAPABILITY:
+            have = ".".join(map(str, self.capability))
+            reason = f"the GPU's compute capability is {have}, and 8.9 is needed; bfloat16 needs twice the memory"
+            raise SettingsError("settings.bad", name="flow_precision", value="fp8", reason=reason)
 
     def _type(self, wanted: str, on_gpu: str) -> torch.dtype:
         usual = "float32" if self.device == "cpu" else on_gpu
@@ -73,6 +91,9 @@ def assemble(flow: Flow, hift: Hift | CausalHift, how: Assembly) -> TorchToken2W
     SettingsError for types that do not go together."""
     flow = flow.to(how.device).eval()
     vocoder = hift.to(how.device).eval().fold_weight_norm()
+    if how.device != "cpu":
+        how = replace(how, capability=torch.cuda.get_device_capability(how.device))
+    how.refuse_what_the_gpu_lacks()
     paged = how.paged(flow)
     if not paged and how.flow_dtype not in ("auto", "float32"):
         raise SettingsError(
@@ -83,7 +104,7 @@ def assemble(flow: Flow, hift: Hift | CausalHift, how: Assembly) -> TorchToken2W
         return TorchToken2Wav(flow, vocoder, pool_bytes=how.pool_bytes, storage=how.storage(paged), **voices)
     pool = PagedFlow(
         flow,
-        pool_bytes=how.pool_bytes or _usual_pool_bytes(how),
+        pool_bytes=_pool_bytes(how),
         storage=how.storage(paged),
         compute=how.compute(flow),
     )
@@ -92,11 +113,15 @@ def assemble(flow: Flow, hift: Hift | CausalHift, how: Assembly) -> TorchToken2W
     return TorchToken2Wav(pool, WindowedHift(vocoder, max_rows=VOCODER_ROWS, tf32=how.vocoder_tf32), **voices)
 
 
-def _usual_pool_bytes(how: Assembly) -> int:
+def _pool_bytes(how: Assembly) -> int:
     if how.device == "cpu":
-        return CPU_POOL_BYTES
+        return how.pool_bytes or CPU_POOL_BYTES
     free, total = torch.cuda.mem_get_info(how.device)
-    return gpu_pool_bytes(free, total, how.lm_share)
+    if how.pool_bytes > free - WORK_BYTES:
+        most = max(0, free - WORK_BYTES) / 2**30
+        reason = f"the GPU has room for {most:.1f} GiB now"
+        raise SettingsError("settings.bad", name="flow_pool_gib", value=how.pool_bytes / 2**30, reason=reason)
+    return how.pool_bytes or gpu_pool_bytes(free, total, how.lm_share)
 
 
 def gpu_pool_bytes(free: int, total: int, lm_share: float) -> int:

@@ -326,7 +326,8 @@ class TorchToken2Wav:
         rows = [self._rows[step.row_id] for step in run]
         states = [row.hift.copy() for row in rows]
         given = [mels[step.row_id] for step in run]
-        if rows[0].joint:
+        if rows[0].joint or isinstance(self._hift, WindowedHift):
+            # Windows are parted by themselves; a step for each part would write over the state it began from.
             waves = self._hift.step(states, given, [step.final for step in run])
         else:
             pieces = given[0].split(BLOCK_FRAMES, dim=1)

@@ -69,6 +69,9 @@ class Token2WavClient:
 
     async def close(self) -> None:
         await self._worker.close()
+        if self._shelf is not None:
+            self._shelf.close()
+            self._shelf = None
 
 
 class PromptEncoderClient:

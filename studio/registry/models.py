@@ -116,6 +116,7 @@ class Models:
                 await worker.wait_started()
         except BaseException:
             await loaded.engine.close()
+            loaded.prompts.hide_presets()
             raise
 
     async def end(self, loaded: Loaded, told: StudioError, drain_s: float) -> None:

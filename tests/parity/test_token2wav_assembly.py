@@ -89,3 +89,18 @@ def test_on_a_gpu_steps_wait_once_and_sound_as_on_a_cpu() -> None:
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert all(result.error is None for result in results)
+
+
+@pytest.mark.parametrize(
+    ("capability", "kept"),
+    [((9, 0), torch.float8_e4m3fn), ((8, 9), torch.float8_e4m3fn), ((8, 6), torch.bfloat16), ((7, 5), torch.float16)],
+)
+def test_a_gpu_keeps_and_computes_in_what_it_has(capability: tuple[int, int], kept: torch.dtype) -> None:
+    how = Assembly("cuda", capability=capability)
+    how.refuse_what_the_gpu_lacks()
+    assert how.storage(paged=True) == kept
+
+
+def test_fp8_is_refused_on_a_gpu_that_cannot_read_it() -> None:
+    with pytest.raises(SettingsError, match=r"flow_precision.*8\.6"):
+        Assembly("cuda", flow_precision="fp8", capability=(8, 6)).refuse_what_the_gpu_lacks()

@@ -57,6 +57,7 @@ def test_what_a_worker_was_seen_to_hold_replaces_the_guess() -> None:
 @pytest.mark.parametrize(("limit", "bounded"), [("3000", True), ("max", False)])
 def test_a_container_gives_no_more_than_its_limit(tmp_path: Path, limit: str, bounded: bool) -> None:
     (tmp_path / "memory.max").write_text(f"{limit}\n")
-    (tmp_path / "memory.current").write_text("1000\n")
+    (tmp_path / "memory.current").write_text("1500\n")
+    (tmp_path / "memory.stat").write_text("anon 900\ninactive_file 500\n")
     assert (free_memory_bytes(tmp_path) == 2000) == bounded
     assert free_memory_bytes(tmp_path / "none") > 2000
