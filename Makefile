@@ -20,7 +20,7 @@ install: ## the environment alone; CPU or CUDA by what the machine has (DEVICE=c
 
 run: ## install, then the studio at http://127.0.0.1:7860 (ARGS="--port 8000": flags of app.py)
 	@$(SETUP)
-	@exec $(BIN)/python app.py $(ARGS)
+	@exec $(BIN)/python app.py $(if $(filter-out auto,$(DEVICE)),--device $(DEVICE)) $(ARGS)
 
 test: ## install with test tools (and Debian's Chromium if root), then every test
 	@$(SETUP) --dev
