@@ -46,7 +46,8 @@ def speak(studio: RealStudio, replies: list[httpx.Response], text: str = TEXT) -
 
 @pytest.fixture
 def speaking(admin: Page, studio: RealStudio) -> Iterator[threading.Thread]:
-    thread = speak(studio, [], f"{TEXT} " * 4)
+    # Long: the LM is ahead of what is heard and pauses, and a look a second must meet it at work, also on a busy machine.
+    thread = speak(studio, [], f"{TEXT} " * 12)
     yield thread
     thread.join()
 
