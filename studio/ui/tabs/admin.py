@@ -33,7 +33,7 @@ TEMPLATE = """<div class='admin' data-state='closed'>
 <section><h2 data-say='admin.page.requests'></h2>
 <div class='admin-scroll' data-part='requests'></div></section>
 <section><h2 data-say='admin.page.pages'></h2>
-<div class='admin-pages' role='img' data-part='pages'></div>
+<div class='admin-pages' role='img' data-say-label='admin.page.pages' data-part='pages'></div>
 <p data-part='pages-note'></p></section>
 <section><h2 data-say='admin.page.timeline'></h2>
 <canvas data-part='timeline'
