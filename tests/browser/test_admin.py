@@ -46,7 +46,7 @@ def speak(studio: RealStudio, replies: list[httpx.Response], text: str = TEXT) -
 
 @pytest.fixture
 def speaking(admin: Page, studio: RealStudio) -> Iterator[threading.Thread]:
-    # Long: the LM is ahead of what is heard and pauses, and a look a second must meet it at work, also on a busy machine.
+    # Long: the LM, ahead of what is heard, pauses, and a look a second must meet it at work, also on a busy machine.
     thread = speak(studio, [], f"{TEXT} " * 12)
     yield thread
     thread.join()
