@@ -76,9 +76,7 @@ class EngineOptions:
         it does after some tokens. vLLM's batch-invariant kernels, for GPUs alone, make it rarer and not impossible: on
         an H200 42 of 48 seeds were the same beside 23 others (docs/bench/gpu.md), so nothing is promised for them.
         """
-        if self.device == "cpu":
-            return "beside_others" if self.dtype in ("auto", "float32") else "alone"
-        return "alone"
+        return "beside_others" if self.device == "cpu" and self.dtype in ("auto", "float32") else "alone"
 
 
 def installed_version() -> tuple[str, tuple[int, int]] | None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from studio.bench.conditions import conditions
 from studio.bench.figures import percentile, table
 from studio.bench.rows import Out, Row
-from studio.bench.seeds import prompts_of
+from studio.bench.seeds import add_model, prompts_of
 from studio.bench.service import ROOT, gpu_bytes, show_workers
 from studio.bench.texts import BY_SECONDS
 from studio.bench.voicing_load import VoicingLoad, drawn_voice
@@ -41,11 +41,7 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m studio.bench.lm_step", description=__doc__.split("\n\n")[0]
     )
-    parser.add_argument("--model-dir", type=Path, default=ROOT / "assets" / "voice")
-    parser.add_argument(
-        "--cache-dir", type=Path, help="folder for the converted checkpoint; else a passing one"
-    )
-    parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"))
+    add_model(parser)
     parser.add_argument("--streams", default="1,8,64,128", help="requests at once")
     parser.add_argument("--tokens", type=int, default=200, help="tokens of a request that are timed")
     parser.add_argument("--beside-rows", default="", help="then token2wav alone and beside, by rows: 1,32")

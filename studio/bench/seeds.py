@@ -43,11 +43,7 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m studio.bench.seeds", description=__doc__.split("\n\n")[0]
     )
-    parser.add_argument("--model-dir", type=Path, default=ROOT / "assets" / "voice")
-    parser.add_argument(
-        "--cache-dir", type=Path, help="folder for the converted checkpoint; else a passing one"
-    )
-    parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"))
+    add_model(parser)
     parser.add_argument("--dtype", default="auto", choices=("auto", "float32", "bfloat16", "float16"))
     parser.add_argument("--requests", type=int, default=100, help="requests that are compared")
     parser.add_argument("--beside", type=int, default=31, help="others that run beside each of them")
@@ -57,6 +53,15 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--out", type=Path, help="file to which the JSON line is appended")
     return parser.parse_args(argv)
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """Which checkpoint a worker of the speech LM is started with, and where."""
+    parser.add_argument("--model-dir", type=Path, default=ROOT / "assets" / "voice")
+    parser.add_argument(
+        "--cache-dir", type=Path, help="folder for the converted checkpoint; else a passing one"
+    )
+    parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"))
 
 
 async def run(args: argparse.Namespace, out: Out) -> None:
