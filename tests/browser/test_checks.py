@@ -9,9 +9,9 @@ import re
 
 from playwright.sync_api import expect
 
+from tests.browser.access import faults
 from tests.browser.conftest import OpenPage
 from tests.browser.studio_page import WAIT_MS, StudioPage
-from tests.browser.test_page import faults
 
 TEXT = "the cat sat on the mat"
 
@@ -53,4 +53,4 @@ def test_more_takes_are_made_and_the_best_is_kept_with_reasons(open_on_fake_stud
     expect(said).to_have_text(re.compile(r"Kept take \d of 4\."), timeout=WAIT_MS)
     expect(page.page.locator("#checks li audio")).to_have_count(4)
     expect(page.page.locator("#checks li[data-best]")).to_have_count(1)
-    assert faults(page) == set()
+    assert faults(page.page) == set()

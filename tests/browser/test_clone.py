@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, expect
 
+from tests.browser.access import faults
 from tests.browser.conftest import DESKTOP, PHONE, OpenPage
 from tests.browser.studio_page import PROMPTS, StudioPage
-from tests.browser.test_page import faults
 from tests.faulty_clips import noisy, of_two, wav
 
 CLIP = PROMPTS / "af_kore_en.flac"
@@ -110,5 +110,5 @@ def test_doctor_is_readable_by_all(
     expect(finding(page, "amber")).to_contain_text("噪声" if locale == "zh-CN" else "Noisy")
     page.transcript.fill(OTHER_TEXT)
     expect(page.page.locator("#agreement [data-state=differs]")).to_be_visible()
-    assert faults(page) == set()
+    assert faults(page.page) == set()
     assert page.page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]

@@ -11,10 +11,10 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from studio.speech import SOUND_TAGS
+from tests.browser.access import faults
 from tests.browser.conftest import PHONE, OpenPage, opening
 from tests.browser.studio_page import WAIT_MS, StudioPage
 from tests.browser.test_admin import enter
-from tests.browser.test_page import GRADIOS_OWN, faults
 from tests.browser.test_speak import bodies, more_options, option
 from tests.engine.real import VOICE_FOLDER
 from tests.official_layout import write_official
@@ -111,7 +111,7 @@ def test_second_model_is_loaded_from_the_admin_tab_picked_on_the_page_and_heard(
     heard = page.hear("I am the other one.")
     assert heard.played_ms == heard.total_ms > 500
     assert [body["model"] for body in sent] == ["embedded"]
-    assert faults(page) - GRADIOS_OWN == set()
+    assert faults(page.page) == set()
 
     phone = open_official(locale="zh-CN", viewport=PHONE)
     expect(phone.page.locator("#model")).to_contain_text("模型")
@@ -119,7 +119,7 @@ def test_second_model_is_loaded_from_the_admin_tab_picked_on_the_page_and_heard(
     there = enter(phone)
     expect(there.locator("#admin [data-part=models] tbody tr").nth(1)).to_contain_text("已加载")
     assert there.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
-    assert faults(phone) - GRADIOS_OWN == set()
+    assert faults(phone.page) == set()
     there.locator("#admin").get_by_role("button", name="卸载 embedded").click()
     expect(there.get_by_role("button", name="加载 embedded")).to_be_visible(timeout=WAIT_MS)
     expect(option(page, "model")).to_be_visible()  # this page has not looked since

@@ -3,36 +3,25 @@
 from __future__ import annotations
 
 import re
-from importlib import resources
 
 import pytest
 from playwright.sync_api import Route, expect
 
+from tests.browser.access import faults
 from tests.browser.conftest import PHONE, OpenPage
 from tests.browser.studio_page import PROMPTS, StudioPage
-
-AXE = (resources.files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
-GRADIOS_OWN: set[tuple[str, str]] = set()
-"""Rule and selector of what is wrong inside Gradio's components, where we cannot mend it."""
-
-
-def faults(page: StudioPage) -> set[tuple[str, str]]:
-    """Rule and selector of each fault that axe finds."""
-    page.page.evaluate(AXE)
-    found = page.page.evaluate("axe.run({resultTypes: ['violations']})")
-    return {(v["id"], " ".join(map(str, node["target"]))) for v in found["violations"] for node in v["nodes"]}
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("locale", ["en-US", "zh-CN"])
 def test_page_has_no_fault_of_access_of_ours(open_page: OpenPage, theme: str, locale: str) -> None:
     page = open_page(locale=locale, theme=theme)
-    found = faults(page)
+    found = faults(page.page)
     page.open_clone()
     page.give_clip(PROMPTS / "af_kore_en.flac")
     page.ask("")
     expect(page.error_at("text")).to_be_visible()
-    assert (found | faults(page)) - GRADIOS_OWN == set()
+    assert (found | faults(page.page)) == set()
 
 
 def test_chinese_page_is_chinese_throughout(open_page: OpenPage) -> None:

@@ -13,6 +13,7 @@ from playwright.sync_api import Page, Request, expect
 
 from studio.listening.answers import Kind
 from tests.api.conftest import Service
+from tests.browser.access import faults
 from tests.browser.conftest import PHONE
 from tests.browser.rater_page import PITCHES, OpenRater, answers_of, begin
 from tests.simulated_rater import RATE_HZ, Owner
@@ -155,13 +156,6 @@ def answer_by_keys(page: Page, kind: Kind) -> None:
         expect(page.locator("#typed")).to_have_value("a good xylophone")
 
 
-def faults_of(page: Page) -> str:
-    from axe_playwright_python.sync_playwright import Axe
-
-    found = Axe().run(page)
-    return found.generate_report() if found.violations_count else ""
-
-
 @pytest.mark.parametrize("kind", list(Kind))
 def test_each_kind_speaks_chinese_fits_a_phone_and_has_no_faults_of_access(
     owner: Owner, open_rater: OpenRater, kind: Kind
@@ -170,7 +164,7 @@ def test_each_kind_speaks_chinese_fits_a_phone_and_has_no_faults_of_access(
     _, token = owner.opened(PITCHES, items=1, kind=kind.value, **how)
     scheme = "dark" if list(Kind).index(kind) % 2 else "light"
     page = open_rater(token, locale="zh-CN", viewport=PHONE, color_scheme=scheme, has_touch=True)
-    assert faults_of(page) == ""
+    assert faults(page) == set()
     page.locator("#agree").check()
     begin(page)
     expect(page.locator("[data-part=play-0]")).to_be_enabled()
@@ -178,7 +172,7 @@ def test_each_kind_speaks_chinese_fits_a_phone_and_has_no_faults_of_access(
     words = page.locator("main").inner_text()
     assert "rate." not in words and "{" not in words
     expect(page.locator("h1")).to_contain_text("？")
-    assert faults_of(page) == ""
+    assert faults(page) == set()
     for button in page.locator("main button").all():
         box = button.bounding_box()
         assert box is not None and box["height"] >= 44  # a finger's width
@@ -191,11 +185,11 @@ def test_headphone_check_speaks_chinese_fits_a_phone_and_is_taken_again(
     page = open_rater(token, locale="zh-CN", viewport=PHONE)
     page.locator("[data-part=begin]").click()
     expect(page.locator("h2")).to_have_text("第 1 轮，共 6 轮")
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth") and faults_of(page) == ""
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth") and faults(page) == set()
     raters = fakes.app.state.listening.raters
     raters.keep_tones(raters.of_test(test)[0].id, [0] * 6, 2)
     page.reload()
     expect(page.locator("main")).to_contain_text("检查显示没有戴")
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth") and faults_of(page) == ""
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth") and faults(page) == set()
     page.locator("[data-part=again]").click()
     expect(page.locator("h2")).to_have_text("第 1 轮，共 6 轮")

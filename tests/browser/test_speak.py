@@ -14,9 +14,9 @@ from playwright.sync_api import Page, Route, expect
 
 from studio.backends.fake import Finish, Say, WaitFor
 from tests.api.conftest import Service
+from tests.browser.access import faults
 from tests.browser.conftest import PHONE, OpenPage
 from tests.browser.studio_page import PROMPTS, StudioPage
-from tests.browser.test_page import GRADIOS_OWN, faults
 
 WORDS = "one two three four"
 TOTAL_MS = 4 * 5 * 40
@@ -128,7 +128,7 @@ def test_clip_is_said_in_the_picked_voice_and_a_bad_one_is_refused(
         expect(panel.locator("audio")).to_be_visible(visible=is_good)
         expect(panel.get_by_role("alert")).to_be_visible(visible=not is_good)
     assert not fakes.lm.prompts  # no LM is asked
-    assert faults(page) - GRADIOS_OWN == set()
+    assert faults(page.page) == set()
 
 
 def test_language_of_the_text_is_chosen_previewed_and_sent(open_on_fakes: OpenPage, fakes: Service) -> None:
@@ -418,5 +418,5 @@ def test_speak_and_play_have_no_fault_of_access(open_on_fakes: OpenPage, locale:
     more_options(page)
     page.page.locator("#words button").first.click()
     expect(page.page.locator("#words-list .words")).to_have_attribute("data-state", "ready")
-    assert faults(page) - GRADIOS_OWN == set()
+    assert faults(page.page) == set()
     assert page.page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]

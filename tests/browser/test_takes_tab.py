@@ -10,9 +10,9 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from tests.api.conftest import Service, clip_bytes, clip_samples
+from tests.browser.access import faults
 from tests.browser.conftest import PHONE, OpenPage
 from tests.browser.studio_page import StudioPage
-from tests.browser.test_page import GRADIOS_OWN, faults
 from tests.browser.test_speak import bodies
 
 
@@ -226,7 +226,7 @@ def test_takes_tab_has_no_fault_of_access_and_fits_a_phone(open_on_fakes: OpenPa
     takes.locator(".take-files summary").first.click()
     expect(takes.locator(".compare")).to_be_visible()
     assert page.page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
-    assert faults(page) - GRADIOS_OWN == set()
+    assert faults(page.page) == set()
     assert not re.search(r"takes\.[a-z]", takes.inner_text())
 
 

@@ -10,9 +10,9 @@ import httpx
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
+from tests.browser.access import faults
 from tests.browser.conftest import DESKTOP, PHONE, OpenPage
 from tests.browser.studio_page import StudioPage
-from tests.browser.test_page import GRADIOS_OWN, faults
 from tests.fake_studio import FakeStudio
 
 OpenTab = Callable[..., Page]
@@ -253,12 +253,12 @@ def test_voices_tab_has_no_fault_of_access_and_fits_a_phone(
 ) -> None:
     page = open_tab(theme=theme, locale=locale, viewport=viewport)
     page.locator("#voices .voice-pick").first.click()
-    found = faults(StudioPage(page))
+    found = faults(page)
     page.locator("#tab-design-button").click()
     expect(page.locator("#design .design")).to_have_attribute("data-state", "ready")
     part(page, "make", "design").click()
     expect(page.locator("#design article[data-state=making]")).to_have_count(0)
-    assert (found | faults(StudioPage(page))) - GRADIOS_OWN == set()
+    assert (found | faults(page)) == set()
     assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
     if locale == "zh-CN":
         expect(part(page, "told", "design")).to_have_text(re.compile("版本中已生成"))
