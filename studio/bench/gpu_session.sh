@@ -11,6 +11,7 @@
 #   baseline         plain serving of the same models: one request at a time, and a static batch
 #   parity           flow and vocoder in the precision that is shipped: each array at least 30 dB above its error
 #   seeds            100 seeds alone and beside 31 others, without and with batch invariance, and tokens a second
+#   precisions       the LM in fp8 beside bfloat16: tokens, laws, tokens a second; MODEL=folder for another checkpoint
 #   modes            that folder through the API, without a page, in every mode
 #   all [STEP ...]   folder, table, profile, flow, vocoder, lm, baseline, parity, or those named; goes on after a step
 #                    that fails, and ends with 1 then
@@ -121,6 +122,11 @@ parity() {
 seeds() {
   within 480 "$PY" -m studio.bench.seeds "${OFFICIAL[@]}" --requests "${REQUESTS:-100}" --beside "${BESIDE:-31}" \
     --out "$OUT/seeds.jsonl"
+}
+
+precisions() {
+  within 300 "$PY" -m studio.bench.precisions --model-dir "${MODEL:-$WORK/official}" --cache-dir "$WORK/cache" --device "$DEVICE" \
+    --set gpu_memory_utilization=0.2 --commit "$COMMIT" --out "$OUT/precisions.jsonl"
 }
 
 modes() {

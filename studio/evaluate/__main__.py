@@ -22,7 +22,7 @@ from studio.evaluate import report
 from studio.evaluate.client import SAMPLE_RATE_HZ, ServiceClient, Utterance
 from studio.evaluate.judging import Jury, failed_row
 from studio.evaluate.results import Row, append_row, read_rows
-from studio.evaluate.texts import PROMPTS, Item, load_prompts, plan
+from studio.evaluate.texts import PROMPTS, Item, Prompt, load_prompts, plan
 
 ROOT = Path(__file__).resolve().parents[2]
 # Less sound than one phoneme cannot be judged.
@@ -50,13 +50,23 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--prompts", type=Path, default=PROMPTS, help="folder with prompts.json")
     parser.add_argument("--keep-audio", type=Path, help="folder for the spoken clips, as FLAC")
     parser.add_argument(
+        "--speak-only",
+        action="store_true",
+        help="only keep the clips, where no judges are installed; --wav-folder judges them elsewhere",
+    )
+    parser.add_argument(
         "--wav-folder", type=Path, help="judge the ITEM.wav or .flac files of this folder instead"
     )
     parser.add_argument(
         "--hardware", default="", help="a line for the report; default: what this machine says"
     )
     parser.add_argument("--report-only", action="store_true", help="only sum up the rows that are there")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.speak_only and not options.keep_audio:
+        parser.error("--speak-only needs --keep-audio FOLDER, for nothing else would be kept")
+    if options.speak_only:
+        options.out = options.keep_audio  # the conditions lie beside the clips
+    return options
 
 
 def hardware() -> str:
@@ -147,8 +157,7 @@ class Session:
     def run(self) -> list[Row]:
         """Speak and judge what is missing; gives all rows in plan order."""
         prompts = load_prompts(self._options.prompts)
-        wanted = self._options.sets
-        items = [item for item in plan(prompts, self._options.limit) if not wanted or item.set in wanted]
+        items = self._wanted(prompts)
         if self._options.wav_folder:
             items = [item for item in items if clip_path(self._options.wav_folder, item)]
         done = {row.id for row in read_rows(self._rows_path)}
@@ -157,6 +166,29 @@ class Session:
         if missing:
             self._speak_and_judge(missing, order, Jury(prompts))
         return sorted(read_rows(self._rows_path), key=lambda row: order[row.id])
+
+    def speak(self) -> int:
+        """Speak and keep what has no clip yet, judged by nobody; gives how many failed, each of which is printed."""
+        prompts = load_prompts(self._options.prompts)
+        order = {item.id: k for k, item in enumerate(plan(prompts))}
+        failed = 0
+        for item in self._wanted(prompts):
+            if clip_path(self._options.keep_audio, item):
+                continue
+            try:
+                self._keep(item, self._utter(item, self._options.seed + order[item.id]))
+            except httpx.HTTPError as error:
+                failed += 1
+                print(f"{item.id}: {type(error).__name__}: {error}", flush=True)
+        return failed
+
+    def _wanted(self, prompts: list[Prompt]) -> list[Item]:
+        sets = self._options.sets
+        return [item for item in plan(prompts, self._options.limit) if not sets or item.set in sets]
+
+    def _keep(self, item: Item, utterance: Utterance) -> None:
+        self._options.keep_audio.mkdir(parents=True, exist_ok=True)
+        soundfile.write(self._options.keep_audio / f"{item.id}.flac", utterance.samples, SAMPLE_RATE_HZ)
 
     def _speak_and_judge(self, missing: list[Item], order: dict[str, int], jury: Jury) -> None:
         for count, item in enumerate(missing, 1):
@@ -177,8 +209,7 @@ class Session:
         if utterance.audio_s < SHORTEST_AUDIO_S:
             return failed_row(item, f"only {utterance.audio_s:.3f} s of sound")
         if self._options.keep_audio:
-            self._options.keep_audio.mkdir(parents=True, exist_ok=True)
-            soundfile.write(self._options.keep_audio / f"{item.id}.flac", utterance.samples, SAMPLE_RATE_HZ)
+            self._keep(item, utterance)
         return jury.judge(item, utterance, timed=self._client is not None)
 
     def _utter(self, item: Item, seed: int) -> Utterance:
@@ -195,6 +226,8 @@ class Session:
 
 def main() -> None:
     options = parse()
+    if options.speak_only:
+        raise SystemExit(1 if Session(options).speak() else 0)
     if options.report_only:
         conditions = json.loads((options.out / "conditions.json").read_text(encoding="utf8"))
         rows = read_rows(options.out / "items.csv")

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import httpx
 import pytest
 
+from studio.evaluate.__main__ import Session, parse, read_utterance
 from studio.evaluate.client import ServiceClient
 from studio.evaluate.texts import load_prompts
 
@@ -32,3 +36,19 @@ def test_unknown_voice_is_reported_with_the_services_reason(service) -> None:
     with pytest.raises(httpx.HTTPStatusError, match="404"):
         client.speak("Good morning.", "nobody", seed=5)
     client.close()
+
+
+def test_clips_are_spoken_where_no_judge_is_and_once(service, tmp_path: Path, capsys) -> None:
+    with pytest.raises(SystemExit):
+        parse(["--speak-only"])
+    assert "--keep-audio" in capsys.readouterr().err
+    clips = tmp_path / "clips"
+    asked = ["--url", service.url, "--sets", "en_seen", "--limit", "2", "--keep-audio", str(clips), "--speak-only"]
+    assert Session(parse(asked)).speak() == 0
+    first, second = sorted(clips.glob("*.flac"))
+    assert read_utterance(first).audio_s > 0
+    assert json.loads((clips / "conditions.json").read_text())["seed"] == 1
+    second.unlink()
+    kept = first.stat().st_mtime_ns
+    assert Session(parse(asked)).speak() == 0
+    assert first.stat().st_mtime_ns == kept and second.exists()
