@@ -12,6 +12,7 @@ import torch
 
 from studio.backends.torch_rows import TorchToken2Wav
 from studio.errors import SettingsError
+from studio.gpu_shares import WORK_BYTES, gpu_pool_bytes
 from studio.models.flow import Flow
 from studio.models.flow.paged import PagedFlow
 from studio.models.flow.sizes import FlowConfig
@@ -25,9 +26,6 @@ KEPT_ON_GPU, COMPUTED_ON_GPU = "fp8", "bfloat16"
 """What "auto" is in pages on a GPU (decision 0020), where it has them; elsewhere it is float32."""
 FP8_CAPABILITY, BFLOAT16_CAPABILITY = (8, 9), (8, 0)
 """Least compute capability of a GPU whose Triton kernels read fp8, and of one that computes in bfloat16."""
-WORK_BYTES = 2**30
-WORK_SHARE = 0.08
-"""Of a GPU beside all pools: two contexts, weights, graphs, the prompt encoder; 12 GB of 141."""
 CPU_POOL_BYTES = 2**30
 VOCODER_ROWS = 1024
 """More than can be open: twice the most requests. They take 77 MB at full size."""
@@ -37,7 +35,8 @@ VOCODER_ROWS = 1024
 class Assembly:
     """The settings of the same names. pool_bytes, voice_cache_bytes: 0 for the usual size.
 
-    lm_share: of the GPU that the speech LM has or will take. capability: of the GPU; None on a CPU.
+    lm_share: of the GPU that the speech LM has or will take. models: that are to find room on it. capability: of the
+    GPU; None on a CPU.
     """
 
     device: str = "cpu"
@@ -49,6 +48,7 @@ class Assembly:
     voice_cache: int = 16
     voice_cache_bytes: int = 0
     lm_share: float = 0.0
+    models: int = 1
     capability: tuple[int, int] | None = None
 
     def paged(self, flow: Flow) -> bool:
@@ -121,9 +121,4 @@ def _pool_bytes(how: Assembly) -> int:
         most = max(0, free - WORK_BYTES) / 2**30
         reason = f"the GPU has room for {most:.1f} GiB now"
         raise SettingsError("settings.bad", name="flow_pool_gib", value=how.pool_bytes / 2**30, reason=reason)
-    return how.pool_bytes or gpu_pool_bytes(free, total, how.lm_share)
-
-
-def gpu_pool_bytes(free: int, total: int, lm_share: float) -> int:
-    """Bytes for all pages: a fixed share of the GPU, whoever of the two workers starts first, or what is left of it."""
-    return int(min(free, total * (1 - lm_share)) - WORK_BYTES - WORK_SHARE * total)
+    return how.pool_bytes or gpu_pool_bytes(free, total, how.lm_share, how.models)

@@ -29,6 +29,7 @@ from studio.backends.torch_rows import TorchToken2Wav
 from studio.backends.torch_upstream import UpstreamToken2Wav
 from studio.checkpoint import weight_file
 from studio.errors import CheckpointError, SettingsError, StudioError, Token2WavError
+from studio.gpu_shares import models_known
 from studio.models import weights
 from studio.models.flow import Flow
 from studio.models.flow.sizes import FLOW_STEPS, GUIDANCE
@@ -150,6 +151,7 @@ def assembly_of(settings: Mapping[str, Any], device: str) -> Assembly:
         pool_bytes=int(settings.get("flow_pool_gib", 0) * 2**30),
         voice_cache_bytes=int(settings.get("voice_cache_gib", 0) * 2**30),
         lm_share=settings.get("gpu_memory_utilization", 0.0),
+        models=models_known(settings),
         **{name: settings[name] for name in named if name in settings},
     )
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from studio.backends.torch_assembly import Assembly, gpu_pool_bytes
+from studio.backends.torch_assembly import Assembly
 from studio.backends.torch_token2wav import assembly_of
 from studio.errors import SettingsError
 from studio.models.flow import Flow
@@ -39,14 +39,6 @@ def test_settings_reach_the_assembly() -> None:
     )  # fmt: skip
     expected = Assembly("cuda", "pages", "fp8", "float16", 2**31, False, 3, 2**30, 0.4)
     assert assembly_of(given.for_worker(), "cuda") == expected
-
-
-def test_pool_leaves_the_lm_its_share_and_room_to_work_in() -> None:
-    total, share = 141 * 10**9, 0.3
-    pool = gpu_pool_bytes(total, total, share)
-    assert 0.6 * total < pool + 0.08 * total < total * (1 - share)
-    assert gpu_pool_bytes(total // 2, total, share) < pool - 0.15 * total  # others have the rest
-    assert gpu_pool_bytes(10**9, 8 * 10**9, share) < 0  # which is told as a setting that does not fit
 
 
 def test_computing_in_half_precision_needs_pages() -> None:

@@ -10,6 +10,7 @@ import pytest
 from studio.admin.fitting import GIB, Fit, Room, WeightBytes, beside, fit, free_memory_bytes
 from studio.checkpoint import read_checkpoint
 from studio.errors import CheckpointError
+from studio.gpu_shares import gpu_pool_bytes
 from studio.settings import Settings
 
 VOICE = Path(__file__).resolve().parents[2] / "assets" / "voice"
@@ -26,11 +27,19 @@ def test_a_cpu_holds_weights_cache_and_the_programs_themselves() -> None:
 
 
 def test_vllm_takes_its_share_of_a_gpu_whatever_the_checkpoint_needs() -> None:
-    third, half = (fit(Settings(gpu_memory_utilization=share), WEIGHTS, ON_GPU) for share in (0.25, 0.5))
-    assert third.needs_bytes == 35 * GIB + WEIGHTS.token2wav + 1.5 * GIB and third.fits
+    shares = ({"gpu_memory_utilization": share, "flow_pool_gib": 1} for share in (0.25, 0.5))
+    third, half = (fit(Settings(**given), WEIGHTS, ON_GPU) for given in shares)
+    assert third.needs_bytes == 35 * GIB + WEIGHTS.token2wav + 2.5 * GIB and third.fits
     assert half.needs_bytes - third.needs_bytes == 35 * GIB and not half.fits
-    pool = fit(Settings(gpu_memory_utilization=0.25, flow_pool_gib=4), WEIGHTS, ON_GPU)
+    pool = fit(Settings(gpu_memory_utilization=0.25, flow_pool_gib=5), WEIGHTS, ON_GPU)
     assert pool.needs_bytes - third.needs_bytes == 4 * GIB and not pool.fits
+
+
+def test_the_flow_takes_its_part_of_the_gpu_where_no_pool_is_set() -> None:
+    shares = {"gpu_memory_utilization": 0.25, "models": "second=/b"}
+    usual = gpu_pool_bytes(ON_GPU.memory_bytes, ON_GPU.memory_bytes, 0.25, 2)
+    found = fit(Settings(**shares), WEIGHTS, ON_GPU)
+    assert found.needs_bytes == 35 * GIB + WEIGHTS.token2wav + 1.5 * GIB + usual and usual > 20 * GIB
 
 
 def test_where_nobody_tells_what_is_free_nothing_is_refused() -> None:

@@ -12,6 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 NOUNS = {
     "speech", "messages", "protocols", "errors", "settings", "checkpoint", "combinations", "database", "archive",
+    "gpu_shares",
 }  # fmt: skip
 SERVED = NOUNS | {
     "engine", "hub", "library", "listening", "metrics", "audio", "text", "takes", "script", "admin", "checks",
@@ -27,6 +28,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "settings": {"errors", "speech"},
     "checkpoint": {"errors", "speech"},
     "combinations": set(),
+    "gpu_shares": set(),
     "channel": {"errors"},
     "shelf": {"speech"},
     "database": set(),
@@ -48,7 +50,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "api": SERVED,
     "ui": SERVED,
     "training": NOUNS - {"settings"} | {"models", "audio", "text"},
-    "bench": COMMAND,
+    "bench": COMMAND | {"setup"},  # makes the speech LM known to vLLM, as app.py does
     "doctor": COMMAND | {"bench", "setup"},
     "evaluate": COMMAND,
     "parity": COMMAND,
@@ -62,9 +64,6 @@ HEAVY = {"torch", "torchaudio", "vllm", "transformers", "onnxruntime", "ctransla
 MAY_ALSO_IMPORT = {
     ("studio/evaluate/comparison.py", "bench"): "starts the studio with one setting after the other",
     ("studio/bench/host.py", "api"): "serves the API on workers that compute nothing",
-    ("studio/bench/seeds.py", "setup"): "makes the speech LM known to vLLM, as app.py does",
-    ("studio/bench/lm_step.py", "setup"): "makes the speech LM known to vLLM, as app.py does",
-    ("studio/bench/inside.py", "setup"): "makes the speech LM known to vLLM, as app.py does",
     ("studio/bench/inside.py", "api"): "serves the studio in its own process",
     ("studio/training/likeness.py", "evaluate"): "judges flows as the evaluation judges voices",
     ("studio/settings.py", "setup"): "has other defaults where the installer finds a GPU",
