@@ -109,8 +109,8 @@ lm() {
 baseline() {
   timed
   local plain=(--folder "$WORK/timed" --cache-dir "$WORK/cache" --voice Clara --device "$DEVICE" --plays "$PLAYS" --seconds 3)
-  within 150 "$PY" -m studio.bench.baseline naive "${plain[@]}" --streams "$NAIVE" "${ONE[@]}" --out "$OUT/table.jsonl"
-  within 90 "$PY" -m studio.bench.baseline batch "${plain[@]}" --streams "$BATCH" "${ONE[@]}" --out "$OUT/table.jsonl"
+  within 280 "$PY" -m studio.bench.baseline naive "${plain[@]}" --streams "$NAIVE" "${ONE[@]}" --out "$OUT/table.jsonl"
+  within 150 "$PY" -m studio.bench.baseline batch "${plain[@]}" --streams "$BATCH" "${ONE[@]}" --out "$OUT/table.jsonl"
 }
 
 parity() {
