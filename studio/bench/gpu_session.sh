@@ -38,7 +38,7 @@ if [ "$DEVICE" = cuda ]; then
   SERVED=("${OPEN[@]}" --max-num-seqs 128 --max-batch-rows 128 --gpu-memory-utilization 0.1 --flow-pool-gib 100)
 else
   LM_STREAMS=1,4; LM_ROWS=2; LM_BESIDE=1,3; LM_SETTINGS=(--set kv_cache_gib=0.1 --tokens 20 --seconds 1)
-  LOADS=(--seconds 3 --streams 1 --burst 3 --rounds 1); GROWTH=(--growth-streams 1,2 --growth-s 12); NAIVE=1; BATCH=2
+  LOADS=(--seconds 3 --streams 1 --burst 3 --rounds 1 --fewest 4); GROWTH=(--growth-streams 1,2 --growth-s 12); NAIVE=1; BATCH=2
   PLAYS=1; CODES=243; PROFILED=1,2; SERVED=("${OPEN[@]}" --kv-cache-gib 0.1)
 fi
 

@@ -61,8 +61,10 @@ def arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--streams", default="1,8,32,64", help="closed loops, by requests at a time")
     parser.add_argument("--burst", type=int, default=128, help="requests that come at once; 0: none")
     parser.add_argument(
-        "--rounds", type=int, default=3, help="requests of each stream of a closed loop, 8 at least"
+        "--rounds", type=int, default=3, help="requests of each stream of a closed loop"
     )
+    # of fewer the 95th percentile would be the worst one
+    parser.add_argument("--fewest", type=int, default=20, help="requests of a closed loop at the least")
     parser.add_argument(
         "--seconds", type=int, default=6, choices=sorted(BY_SECONDS), help="length of the texts, about"
     )
@@ -188,7 +190,7 @@ def past_http(args: argparse.Namespace, studio: Studio, out: Out) -> list[Measur
 
 def loads_of(args: argparse.Namespace) -> list[tuple[str, int, int]]:
     """Name, requests at a time, and requests of each load."""
-    closed = [("closed loop", streams, max(8, args.rounds * streams)) for streams in args.streams]
+    closed = [("closed loop", streams, max(args.fewest, args.rounds * streams)) for streams in args.streams]
     return [*closed, *([("burst", args.burst, args.burst)] if args.burst else [])]
 
 

@@ -105,7 +105,7 @@ async def test_load_that_takes_too_long_is_cut_off_and_keeps_what_was_heard() ->
 
 def test_loads_are_closed_loops_and_a_burst_of_one_request_each(capsys: pytest.CaptureFixture[str]) -> None:
     args, flags = arguments(["--streams", "1,8", "--burst", "16", "--device", "cuda"])
-    assert loads_of(args) == [("closed loop", 1, 8), ("closed loop", 8, 24), ("burst", 16, 16)]
+    assert loads_of(args) == [("closed loop", 1, 20), ("closed loop", 8, 24), ("burst", 16, 16)]
     assert flags == ["--device", "cuda"]
     out = Out(None, {})
     out.add({"streams": 1})
