@@ -9,7 +9,6 @@ from typing import Any
 CPU_BLOCK_TOKENS = 32
 GPU_ONLY = {
     "kv_cache_dtype": "auto", "quantization": "auto", "enable_sleep_mode": False, "batch_invariant": False,
-    "async_scheduling": False,
 }  # fmt: skip
 """Settings of the LM that a CPU has no use for, and what they are there."""
 NOT_LESS = (

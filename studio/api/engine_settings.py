@@ -19,7 +19,8 @@ SILENT = {
     "length": ("max_model_len",),
     "crowd": ("max_num_seqs", "max_num_batched_tokens", "max_batch_rows", "data_parallel_size"),
     "speed": (
-        "enforce_eager", "async_scheduling", "enable_prefix_caching", "tensor_parallel_size", "speculative",
+        "enforce_eager", "lm_graphs", "async_scheduling", "enable_prefix_caching", "tensor_parallel_size",
+        "speculative",
         "lm_threads", "token2wav_threads", "batch_wait_s", "first_hop_tokens", "hop_growth", "most_hop_tokens",
     ),
 }  # fmt: skip

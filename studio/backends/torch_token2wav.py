@@ -37,6 +37,7 @@ from studio.models.hift import Hift, load_hift
 from studio.protocols import RowStep, StepResult, Token2WavStats
 from studio.shelf import ShelfWriter
 from studio.speech import Float32, VoicePrompt
+from studio.threads import thread_count
 
 if TYPE_CHECKING:
     from studio.models.prompt.encoder import OnnxPromptEncoder
@@ -106,7 +107,7 @@ async def _setup(settings: dict[str, Any], report: Report) -> Service:
     began_s = time.monotonic()
     folder = Path(settings["model_dir"])
     device = _device(settings.get("device", "auto"))
-    threads = _threads(settings.get("token2wav_threads", 0), settings.get("lm_threads", 0))
+    threads = thread_count("token2wav", settings, device, len(os.sched_getaffinity(0)))
     torch.set_num_threads(threads)
     report("stage.weights", 0.3)
     with gpu_turn(Path(settings.get("cache_dir", folder)), device):
@@ -224,12 +225,6 @@ def _handlers(
 
 def _device(wanted: str) -> str:
     return ("cuda" if torch.cuda.is_available() else "cpu") if wanted == "auto" else wanted
-
-
-def _threads(wanted: int, lm_threads: int) -> int:
-    """0 means the cores that the speech LM leaves; of itself it takes half."""
-    cores = len(os.sched_getaffinity(0))
-    return wanted or max(1, cores - (lm_threads or max(1, cores // 2)))
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from studio.errors import SettingsError
 from studio.protocols import LmStats
 from studio.setup.machine import find_device
 from studio.speech import SeedHolds
+from studio.threads import quiet_environment
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
@@ -33,6 +34,7 @@ METRICS_NAME = "speech-lm"
 """What vLLM's metrics call the model; else they would tell where its folder is."""
 
 Device = Literal["cpu", "cuda"]
+LmGraphs = Literal["decode", "all"]
 
 STREAM_INTERVAL = 6
 """On a GPU the engine tells of a request's 1st, 7th, 13th ... token and of its last, each time of all since.
@@ -40,6 +42,8 @@ STREAM_INTERVAL = 6
 A token that is told costs this process, and the studio's, several times what one costs that is only kept, and 128 rows
 make 20,000 a second. 6 divides 12 and 24, so that a first chunk of 10 or 22 tokens with 3 of look-ahead comes no later.
 """
+
+GRAPHED_WORKER = "studio.backends.vllm_graphs.GraphedWorker"
 
 INVARIANT_CAPABILITY = 80
 """Least compute capability, times ten, of vLLM's batch invariance."""
@@ -58,6 +62,7 @@ class EngineOptions:
     gpu_memory_utilization: float = 0.3
     kv_cache_gib: float = 0.5
     enforce_eager: bool = False
+    lm_graphs: LmGraphs = "decode"
     async_scheduling: bool = False
     batch_invariant: bool = False
     enable_prefix_caching: bool = True
@@ -112,6 +117,8 @@ def prepare_process(options: EngineOptions) -> None:
     })  # fmt: skip
     if options.device == "cpu":
         _prepare_cpu(options.threads)
+    else:
+        os.environ.update(quiet_environment(options.threads))  # vLLM's engine process inherits it
 
 
 def _prepare_cpu(threads: int) -> None:
@@ -211,17 +218,47 @@ def engine_arguments(model: Path, options: EngineOptions, has_bfloat16: bool = T
     if options.quantization == "fp8":
         arguments["quantization"] = "fp8"  # made of the weights as they are loaded; awq and gptq are told by the folder
     if not options.enforce_eager:
-        # Whole decode steps as graphs without torch.compile: 9 s to start in place of 119 s, and no slower
-        # after.
-        arguments["compilation_config"] = {
-            "mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY",
-            "cudagraph_capture_sizes": batch_buckets(options.max_num_seqs),
-        }  # fmt: skip
+        arguments |= graph_arguments(options)
     return arguments
 
 
+def graph_arguments(options: EngineOptions) -> dict[str, Any]:
+    """Which steps are whole graphs, without torch.compile: 9 s to start in place of 119 s, and no slower after.
+
+    "all": where the attention is FlashAttention 3 (Hopper); elsewhere vLLM itself takes graphs of decode steps alone.
+    Its keys are not split among blocks: a speech has a few hundred, and the kernel that adds up splits would be
+    launched for as many queries as the graph has tokens, for each of its rows.
+    """
+    if options.lm_graphs == "decode":
+        sizes, mode = graph_sizes(options.max_num_seqs, options.max_num_seqs), "FULL_DECODE_ONLY"
+    else:
+        # A capture lets each row have as many keys as the step has tokens: beyond max_model_len it would read past
+        # the table of blocks.
+        most = min(options.max_num_batched_tokens, options.max_model_len)
+        sizes, mode = graph_sizes(options.max_num_seqs, most), "FULL"
+    config = {"mode": 0, "cudagraph_mode": mode, "cudagraph_capture_sizes": sizes}
+    if options.lm_graphs == "decode":
+        return {"compilation_config": config}
+    return {
+        "compilation_config": config, "worker_cls": GRAPHED_WORKER,
+        "attention_config": {"flash_attn_max_num_splits_for_cuda_graph": 1},
+    }  # fmt: skip
+
+
+def graph_sizes(max_num_seqs: int, most: int) -> list[int]:
+    """Tokens of a step that get a graph of their own; others are padded to the next, by a quarter at most from 32 on.
+
+    most: the largest; that of a full batch is always among them.
+    """
+    size, sizes = 1, {max_num_seqs, most}
+    while size < most:
+        sizes.add(size)
+        size += size if size < 8 else max(8, (1 << size.bit_length()) // 8)
+    return sorted(sizes)
+
+
 def batch_buckets(max_num_seqs: int) -> list[int]:
-    """Batch sizes that get a graph and a warm-up: powers of two up to and with the largest batch."""
+    """Batch sizes that get a warm-up: powers of two up to and with the largest batch."""
     sizes = {max_num_seqs}
     size = 1
     while size < max_num_seqs:

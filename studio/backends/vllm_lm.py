@@ -19,10 +19,14 @@ from studio.checkpoint import Checkpoint, read_checkpoint, read_config, weight_f
 from studio.combinations import Place, misfit
 from studio.errors import SettingsError
 from studio.models.speech_lm.layout import TokenBounds
+from studio.threads import thread_count
 
 logger = logging.getLogger(__name__)
 
-ANSWERED = ("generate", "abort", "stats", "metrics", "reset_prefix_cache", "sleep", "wake", "next_log_probs")
+ANSWERED = (
+    "generate", "abort", "stats", "metrics", "reset_prefix_cache", "sleep", "wake", "next_log_probs",
+    "greedy_log_probs",
+)  # fmt: skip
 """What others may call of VllmSpeechLM."""
 
 
@@ -32,8 +36,8 @@ def engine_options(values: Mapping[str, Any]) -> EngineOptions:
     values: rows of the settings table; those that the engine does not know are passed over.
     """
     known = {f.name: values[f.name] for f in fields(EngineOptions) if f.name in values}
-    threads = values.get("lm_threads") or max(1, len(os.sched_getaffinity(0)) // 2)
     device = vllm_compat.choose_device(values.get("device", "auto"))
+    threads = thread_count("lm", values, device, len(os.sched_getaffinity(0)))
     return EngineOptions(**known | {"device": device, "threads": threads})
 
 

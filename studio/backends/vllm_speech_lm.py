@@ -102,6 +102,21 @@ class VllmSpeechLM:
             by_id = output.outputs[0].logprobs[0]
         return np.array([by_id[i].logprob for i in range(width)], np.float32)
 
+    async def greedy_log_probs(self, prompt: LmPrompt, count: int, request_id: str) -> tuple[list[int], Float32]:
+        """The likeliest tokens, each after those before it, and the log-probabilities of the last, float32 [S + 3].
+
+        The last ones are of a step of one token; `next_log_probs` gives them as a prompt's step has them.
+        """
+        from vllm import SamplingParams
+
+        width = self.layout.head_width
+        ids = self.layout.prompt_ids(prompt.prompt_text_ids, prompt.text_ids, prompt.speech_tokens)
+        params = SamplingParams(temperature=0.0, max_tokens=count, logprobs=width, detokenize=False, ignore_eos=True)
+        async for output in self._engine.generate({"prompt_token_ids": ids}, params, request_id):
+            said = output.outputs[0]
+        last = said.logprobs[-1]
+        return list(said.token_ids), np.array([last[i].logprob for i in range(width)], np.float32)
+
     async def abort(self, request_id: str) -> None:
         """See protocols.SpeechLM."""
         await self._engine.abort(request_id)

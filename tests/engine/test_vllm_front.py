@@ -1,10 +1,14 @@
-"""What vLLM's front makes of the interval at which a GPU's tokens are told. No engine, no model."""
+"""What vLLM makes of what it is told: its front of an interval, its attention of queries. No engine, no model."""
 
 from __future__ import annotations
 
+from dataclasses import fields
+from pathlib import Path
+from types import ModuleType
+
 import pytest
 
-from studio.backends.vllm_compat import STREAM_INTERVAL
+from studio.backends.vllm_compat import STREAM_INTERVAL, EngineOptions, engine_arguments
 
 
 @pytest.mark.parametrize(
@@ -42,3 +46,39 @@ def test_a_gpu_s_groups_of_tokens_lose_none_and_their_end_does_not_wait(length, 
             told.append(list(output.outputs[0].token_ids))
             assert output.finished == (reason is not None)
     assert told == groups
+
+
+@pytest.mark.parametrize(
+    "options", [EngineOptions("cpu"), EngineOptions("cuda"), EngineOptions("cuda", lm_graphs="all")]
+)
+def test_every_argument_is_one_of_this_vllm(options):
+    from vllm.config import AttentionConfig, CompilationConfig, CUDAGraphMode
+    from vllm.engine.arg_utils import AsyncEngineArgs
+
+    def names(of):
+        return {field.name for field in fields(of)}
+
+    given = engine_arguments(Path("/models/converted"), options)
+    assert given.keys() <= names(AsyncEngineArgs)
+    assert given.get("attention_config", {}).keys() <= names(AttentionConfig)
+    graphs = given.get("compilation_config", {})
+    assert graphs.keys() <= names(CompilationConfig)
+    assert graphs.get("cudagraph_mode", "FULL") in CUDAGraphMode.__members__
+
+
+def test_flash_attention_is_never_told_of_one_query_where_it_would_lay_its_plan_out_otherwise():
+    from studio.backends.vllm_graphs import TOLD, keep_causal
+
+    told: list[tuple[str, tuple[object, ...], dict[str, object]]] = []
+    module = ModuleType("flash_attn")
+    for name in TOLD:
+        setattr(module, name, lambda *args, name=name, **rest: told.append((name, args, rest)))
+    keep_causal(module)
+    module.get_scheduler_metadata(batch_size=3, max_seqlen_q=1)
+    module.flash_attn_varlen_func("q", max_seqlen_q=1, causal=True)
+    module.flash_attn_varlen_func(max_seqlen_q=150)
+    assert told == [
+        ("get_scheduler_metadata", (), {"batch_size": 3, "max_seqlen_q": 2}),
+        ("flash_attn_varlen_func", ("q",), {"max_seqlen_q": 2, "causal": True}),
+        ("flash_attn_varlen_func", (), {"max_seqlen_q": 150}),
+    ]

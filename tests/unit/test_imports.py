@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 NOUNS = {
     "speech", "messages", "protocols", "errors", "settings", "checkpoint", "combinations", "database", "archive",
-    "gpu_shares",
+    "gpu_shares", "threads",
 }  # fmt: skip
 SERVED = NOUNS | {
     "engine", "hub", "library", "listening", "metrics", "audio", "text", "takes", "script", "admin", "checks",
@@ -29,6 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "checkpoint": {"errors", "speech"},
     "combinations": set(),
     "gpu_shares": set(),
+    "threads": set(),
     "channel": {"errors"},
     "shelf": {"speech"},
     "database": set(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -35,8 +36,28 @@ def test_cuda_runs_whole_decode_graphs_without_compiling():
     arguments = vllm_compat.engine_arguments(FOLDER, EngineOptions("cuda", max_num_seqs=48))
     assert arguments["dtype"] == "bfloat16"
     assert arguments["compilation_config"] == {
-        "mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY", "cudagraph_capture_sizes": [1, 2, 4, 8, 16, 32, 48],
+        "mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY", "cudagraph_capture_sizes": [1, 2, 4, 8, 16, 24, 32, 40, 48],
     }  # fmt: skip
+    assert "worker_cls" not in arguments and "attention_config" not in arguments
+
+
+def test_all_steps_as_graphs_are_as_long_as_a_step_may_be_and_as_the_table_of_blocks_is_wide():
+    """A capture gives each row as many keys as the step has tokens: more than max_model_len read past the table."""
+    for tokens, longest, most in ((4096, 4096, 4096), (4096, 2048, 2048), (1500, 4096, 1500)):
+        options = EngineOptions("cuda", lm_graphs="all", max_num_batched_tokens=tokens, max_model_len=longest)
+        arguments = vllm_compat.engine_arguments(FOLDER, options)
+        config = arguments["compilation_config"]
+        assert (config["mode"], config["cudagraph_mode"]) == (0, "FULL")
+        assert config["cudagraph_capture_sizes"] == vllm_compat.graph_sizes(options.max_num_seqs, most)
+        assert arguments["worker_cls"] == vllm_compat.GRAPHED_WORKER
+        assert arguments["attention_config"] == {"flash_attn_max_num_splits_for_cuda_graph": 1}
+
+
+def test_no_step_is_padded_by_more_than_a_quarter():
+    sizes = vllm_compat.graph_sizes(128, 4096)
+    assert sizes[:4] == [1, 2, 4, 8] and sizes[-1] == 4096 and len(sizes) < 40
+    assert all(b - a <= max(8, a / 4) for a, b in pairwise(sizes[3:]))
+    assert vllm_compat.graph_sizes(37, 100)[-1] == 100 and 37 in vllm_compat.graph_sizes(37, 100)
 
 
 def test_precisions_and_devices_are_named_as_vllm_names_them():
@@ -120,6 +141,7 @@ def test_chosen_dtype_wins():
 def test_every_batch_size_up_to_the_largest_has_a_bucket(seqs, sizes):
     assert vllm_compat.batch_buckets(seqs) == sizes
     assert vllm_compat.warm_up_sizes(EngineOptions("cuda", max_num_seqs=seqs)) == sizes
+    assert set(sizes) <= set(vllm_compat.graph_sizes(seqs, seqs))
 
 
 @pytest.mark.parametrize(
@@ -185,3 +207,12 @@ def test_worker_takes_its_rows_of_the_settings_table_and_passes_over_the_others(
 def test_worker_takes_a_share_of_the_cores_where_nobody_says_how_many_threads():
     options = engine_options({"device": "cpu", "lm_threads": 0})
     assert options == EngineOptions("cpu", threads=max(1, len(os.sched_getaffinity(0)) // 2))
+    assert engine_options({"device": "cuda", "lm_threads": 0}) == EngineOptions("cuda", threads=1)
+
+
+def test_threads_beside_a_gpu_sleep_while_they_wait(monkeypatch):
+    monkeypatch.setattr(vllm_compat, "installed_version", lambda: ("vllm", (0, 26)))
+    monkeypatch.setattr(vllm_compat.os, "environ", {})
+    vllm_compat.prepare_process(EngineOptions("cuda", threads=1))
+    told = vllm_compat.os.environ
+    assert (told["OMP_NUM_THREADS"], told["OMP_WAIT_POLICY"], told["GOMP_SPINCOUNT"]) == ("1", "PASSIVE", "0")
