@@ -20,9 +20,11 @@ from studio.checkpoint import check_files, fingerprint, read_checkpoint
 from studio.engine.ears_client import EarsClient
 from studio.engine.engine import Engine
 from studio.engine.lm_client import SpeechLMClient
+from studio.engine.mps import gpu_sharing
 from studio.engine.token2wav_client import PromptEncoderClient, Token2WavClient
 from studio.engine.worker import Supervision, WorkerProcess
-from studio.errors import CheckpointError
+from studio.engine.worker_command import ALONE, Variables, worker_command, worker_variables
+from studio.errors import CheckpointError, SettingsError
 from studio.hub.download import Download
 from studio.hub.listing import Repository
 from studio.library.prompts import VoicePrompts
@@ -32,6 +34,7 @@ from studio.messages import render
 from studio.registry.loaded import Loaded
 from studio.registry.models import Models
 from studio.settings import Settings, exit_on_error
+from studio.setup.machine import find_device
 from studio.setup.registration import ensure_registered
 from studio.speech import ServedModel, VoicePrompt
 from studio.text.frontend import TextFrontend
@@ -39,18 +42,20 @@ from studio.text.frontend import TextFrontend
 ROOT = Path(__file__).resolve().parent
 
 
-def load(name: str, folder: Path, settings: Settings, store: VoiceStore) -> Loaded:
+def load(name: str, folder: Path, settings: Settings, store: VoiceStore, shared: Variables) -> Loaded:
     """A checkpoint with workers of its own, which nothing has started yet; "": it has the name that it says itself.
 
-    Raises: CheckpointError. Nothing heavy is imported here, the models live in the workers.
+    shared: what workers must know to share a GPU. Nothing heavy is imported here, the models live in the workers.
+    Raises: CheckpointError.
     """
     checkpoint = read_checkpoint(folder)
     check_files(folder)
     supervision = Supervision(start_timeout_s=settings.start_timeout_s)
-    lm_worker, token2wav_worker = (
-        worker_of(settings, part, program, supervision)
-        for part, program in (("lm", "vllm_lm"), ("token2wav", "torch_token2wav"))
-    )
+    values, device = settings.for_worker(), device_of(settings)
+    lm_command = worker_command("vllm_lm", worker_variables("lm", values, device, shared))
+    voicing = worker_command("torch_token2wav", worker_variables("token2wav", values, device, shared))
+    lm_worker = worker_of(settings, "lm", lm_command, supervision)
+    token2wav_worker = worker_of(settings, "token2wav", voicing, supervision)
     frontend = TextFrontend.load(
         checkpoint.tokenizer_folder,
         checkpoint.text_frontend,
@@ -88,16 +93,21 @@ def load(name: str, folder: Path, settings: Settings, store: VoiceStore) -> Load
     return Loaded(model, engine, prompts, workers, checkpoint.sampling)
 
 
-def worker_of(settings: Settings, name: str, program: str, supervision: Supervision) -> WorkerProcess:
-    command = [sys.executable, "-m", f"studio.backends.{program}"]
+def worker_of(
+    settings: Settings, name: str, command: list[str], supervision: Supervision
+) -> WorkerProcess:
     return WorkerProcess(command, name, settings.for_worker(), supervision=supervision)
 
 
-def build(settings: Settings) -> FastAPI:
-    """The whole studio. Raises CheckpointError."""
+def device_of(settings: Settings) -> str:
+    return find_device() if settings.device == "auto" else settings.device
+
+
+def build(settings: Settings, shared: Variables = ALONE) -> FastAPI:
+    """The whole studio. shared: see `load`. Raises CheckpointError."""
     store = VoiceStore(settings.folder("library"), settings.max_voices)
     folder = Path(settings.model_dir)
-    default = load(settings.served_model_name, folder, settings, store)
+    default = load(settings.served_model_name, folder, settings, store, shared)
     try:
         models = Models(default, settings.model_dir, settings.further_models())
     except ValueError as error:
@@ -113,22 +123,24 @@ def build(settings: Settings) -> FastAPI:
         settings,
         LmSizes.of(checkpoint),
         first_voice,
-        partial(load, store=store),
+        partial(load, store=store, shared=shared),
         WeightBytes.of(checkpoint),
     )
-    ears_worker = worker_of(settings, "ears", "ears", Supervision(start_timeout_s=settings.start_timeout_s))
+    supervision = Supervision(start_timeout_s=settings.start_timeout_s)
+    ears_worker = worker_of(settings, "ears", worker_command("ears"), supervision)
     return build_web(models, store, settings, EarsClient(ears_worker, settings.asr_model), office=office)
 
 
-def application(settings: Settings) -> FastAPI | Arrival:
+def application(settings: Settings, shared: Variables) -> FastAPI | Arrival:
     """The studio; where the checkpoint must be fetched first, what answers until then. Raises CheckpointError."""
     repository = Repository.of(settings)
     if repository is None:
-        return build(settings)
+        return build(settings, shared)
     served = settings.served_model_name or repository.id.partition("/")[2]
 
     def build_on(folder: Path) -> FastAPI:
-        return build(settings.model_copy(update={"model_dir": str(folder), "served_model_name": served}))
+        here = settings.model_copy(update={"model_dir": str(folder), "served_model_name": served})
+        return build(here, shared)
 
     return Arrival(Download(repository, settings.folder("cache") / "hub"), build_on)
 
@@ -141,10 +153,16 @@ def main(argv: list[str]) -> None:
     )
     if not ffmpeg_available():
         logging.getLogger("studio").warning("%s", render("doctor.ffmpeg_missing"))
+    cache, device = settings.folder("cache"), device_of(settings)
     try:
-        app = application(settings)
-    except CheckpointError as error:
+        with gpu_sharing(settings.gpu_sharing, cache, device) as shared:
+            serve(application(settings, shared), settings)
+    except (CheckpointError, SettingsError) as error:
         sys.exit(f"app.py: {error}")
+
+
+def serve(app: FastAPI | Arrival, settings: Settings) -> None:
+    """Answer until the process is told to end."""
     uvicorn.run(
         app,
         host=settings.host,

@@ -8,6 +8,7 @@
 #   flow vocoder     milliseconds of a step of each by rows, without the studio around them
 #   profile          kernels, launches and busy share of a token2wav step of 1 and 32 rows
 #   lm               milliseconds of an LM step by batch size, alone and beside token2wav, and token2wav beside it
+#   variants         why the LM is slow beside token2wav, and what its settings gain: a row each way, in 4 minutes or 5
 #   baseline         plain serving of the same models: one request at a time, and a static batch
 #   parity           flow and vocoder in the precision that is shipped: each array at least 30 dB above its error
 #   seeds            100 seeds alone and beside 31 others, without and with batch invariance, and tokens a second
@@ -33,11 +34,11 @@ read -ra GIVEN <<<"${FLAGS:-}"
 ONE=(--commit "$COMMIT"); [[ ${CUDA_VISIBLE_DEVICES:-} =~ ^[0-9]+$ ]] && ONE+=(--gpu "$CUDA_VISIBLE_DEVICES")
 OPEN=(--max-running 256 --queue-size 1000 --max-per-client 1000 --takes-max-mb 0)
 if [ "$DEVICE" = cuda ]; then
-  LM_STREAMS=1,8,64,128; LM_ROWS=1,32; LM_BESIDE=1,64; LM_SETTINGS=(--set gpu_memory_utilization=0.1)
+  LM_STREAMS=1,8,64,128; LM_ROWS=1,32; LM_BESIDE=1,64; LM_SECONDS=3; LM_SETTINGS=(--set gpu_memory_utilization=0.1)
   LOADS=(--seconds 3 --streams 1,8,32,64 --burst 128); GROWTH=(--growth-streams 1,32); NAIVE=1,8; BATCH=8,32; PLAYS=2; CODES=6561; PROFILED=1,32
   SERVED=("${OPEN[@]}" --max-num-seqs 128 --max-batch-rows 128 --gpu-memory-utilization 0.1 --flow-pool-gib 100)
 else
-  LM_STREAMS=1,4; LM_ROWS=2; LM_BESIDE=1,3; LM_SETTINGS=(--set kv_cache_gib=0.1 --tokens 20 --seconds 1)
+  LM_STREAMS=1,4; LM_ROWS=2; LM_BESIDE=1,3; LM_SECONDS=1; LM_SETTINGS=(--set kv_cache_gib=0.1 --tokens 20)
   LOADS=(--seconds 3 --streams 1 --burst 3 --rounds 1 --fewest 4); GROWTH=(--growth-streams 1,2 --growth-s 12); NAIVE=1; BATCH=2
   PLAYS=1; CODES=243; PROFILED=1,2; SERVED=("${OPEN[@]}" --kv-cache-gib 0.1)
 fi
@@ -103,7 +104,26 @@ profile() {
 
 lm() {
   within 240 "$PY" -m studio.bench.lm_step "${OFFICIAL[@]}" --streams "$LM_STREAMS" --beside-rows "$LM_ROWS" \
-    --beside-streams "$LM_BESIDE" "${LM_SETTINGS[@]}" --commit "$COMMIT" --out "$OUT/lm.jsonl"
+    --beside-streams "$LM_BESIDE" "${LM_SETTINGS[@]}" --seconds "$LM_SECONDS" --commit "$COMMIT" --out "$OUT/lm.jsonl"
+}
+
+# Each variant in its own time; a row names its variant, how token2wav was started (way), and the cores used and withheld.
+variants() {
+  local failed=0
+  variant all 120 --set lm_graphs=all --streams "$LM_STREAMS" --check || failed=1
+  variant decode 140 --streams "$LM_STREAMS" --check --beside-rows "${LM_ROWS%%,*}" --beside-streams "$LM_BESIDE" --split || failed=1
+  variant mps 150 --set gpu_sharing=mps --streams "${LM_BESIDE##*,}" --beside-rows "$LM_ROWS" --beside-streams "${LM_BESIDE##*,}" \
+    --ways default,later || failed=1
+  variant sync 70 --set async_scheduling=false --streams "$LM_STREAMS" || failed=1
+  variant loud 110 --streams "${LM_BESIDE##*,}" --beside-rows "${LM_ROWS%%,*}" --beside-streams "${LM_BESIDE##*,}" --ways loud || failed=1
+  return $failed
+}
+
+# variant NAME SECONDS FLAG...
+variant() {
+  local name=$1 seconds=$2; shift 2
+  within "$seconds" "$PY" -m studio.bench.lm_step "${OFFICIAL[@]}" "${LM_SETTINGS[@]}" --set enable_prefix_caching=false \
+    --seconds "$LM_SECONDS" "$@" --label "$name" --commit "$COMMIT" --out "$OUT/lm_variants.jsonl" || { echo "variant $name failed or was cut off"; return 1; }
 }
 
 baseline() {

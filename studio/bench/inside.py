@@ -24,7 +24,7 @@ from pathlib import Path
 
 import uvicorn
 
-from app import build
+from app import build, device_of
 from studio.admin.office import limits_of
 from studio.api.body import SpeechBody
 from studio.api.web import Rooms
@@ -39,7 +39,10 @@ from studio.bench.texts import BY_SECONDS
 from studio.bench.waterfall import waterfall
 from studio.checkpoint import read_checkpoint
 from studio.engine.engine import Engine
+from studio.engine.mps import gpu_sharing
 from studio.engine.token_hop import HopSchedule
+from studio.engine.worker_command import Variables
+from studio.errors import SettingsError
 from studio.library.voice import Voice
 from studio.settings import Settings, load
 from studio.setup.registration import ensure_registered
@@ -113,9 +116,9 @@ class Studio:
 
 
 @asynccontextmanager
-async def served(settings: Settings, voice: str) -> AsyncIterator[Studio]:
-    """The studio, ready. Raises: RuntimeError with the reason as soon as a worker does not start."""
-    app = build(settings)
+async def served(settings: Settings, voice: str, shared: Variables) -> AsyncIterator[Studio]:
+    """The studio, ready. shared: see app.build. Raises: RuntimeError with the reason if a worker does not start."""
+    app = build(settings, shared)
     clock = FirstBytes(app)
     config = uvicorn.Config(clock, host="127.0.0.1", port=0, log_level="warning", timeout_graceful_shutdown=5)
     server = uvicorn.Server(config)
@@ -237,11 +240,11 @@ PARTS: dict[str, Callable[[argparse.Namespace, Studio, Out], list[Measure]]] = {
 }  # fmt: skip
 
 
-async def run(args: argparse.Namespace, settings: Settings, out: Out) -> bool:
+async def run(args: argparse.Namespace, settings: Settings, out: Out, shared: Variables) -> bool:
     """Whether all went well."""
     began_s = time.monotonic()
     well = True
-    async with served(settings, args.voice) as studio:
+    async with served(settings, args.voice, shared) as studio:
         facts = {worker.name: worker.facts for worker in studio.engine.state().workers}
         out.conditions["precision"] = precision_of(settings, facts.get("token2wav", {}))
         out.add({"bench": "start", "ready_s": round(time.monotonic() - began_s, 1), "workers": facts})
@@ -292,9 +295,12 @@ def main(argv: Sequence[str]) -> int:
         out = Out(args.out, about)
         try:
             loop = uvicorn.Config(build).get_loop_factory()  # as app.py runs
-            with asyncio.Runner(loop_factory=loop) as runner:
-                return 0 if runner.run(run(args, settings, out)) else 1
-        except (RuntimeError, TimeoutError) as error:
+            with (
+                gpu_sharing(settings.gpu_sharing, settings.folder("cache"), device_of(settings)) as shared,
+                asyncio.Runner(loop_factory=loop) as runner,
+            ):
+                return 0 if runner.run(run(args, settings, out, shared)) else 1
+        except (RuntimeError, TimeoutError, SettingsError) as error:
             out.add({"bench": "start", "failed": f"{type(error).__name__}: {error}"})
             return 1
 

@@ -12,27 +12,41 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from studio.bench.conditions import conditions
+from studio.bench.cores import Host, quota, split
 from studio.bench.figures import percentile, table
 from studio.bench.rows import Out, Row
 from studio.bench.seeds import add_model, prompts_of
-from studio.bench.service import ROOT, gpu_bytes, show_workers
+from studio.bench.service import ROOT, cores, gpu_bytes, show_workers
 from studio.bench.texts import BY_SECONDS
 from studio.bench.voicing_load import VoicingLoad, drawn_voice
 from studio.engine.lm_client import SpeechLMClient
+from studio.engine.mps import LATER, gpu_sharing
 from studio.engine.token2wav_client import Token2WavClient
 from studio.engine.worker import WorkerProcess
+from studio.engine.worker_command import Variables, worker_command, worker_variables
 from studio.errors import StudioError
 from studio.protocols import LmPrompt, SpeechLM
 from studio.settings import load
+from studio.setup.machine import find_device
 from studio.setup.registration import ensure_registered
 from studio.speech import Sampling
 
 WARMING_TOKENS = 10
+CHECKED, CHECKED_TOKENS, LIKELIEST = 8, 4, 100
+WAYS = {
+    "default": "as the studio starts it",
+    "loud": "with half of the cores for threads, which turn while they wait",
+    "later": "below the LM in MPS' order",
+}
 Gap = tuple[float, int]
 """Seconds between two deltas of a request, and the tokens of the second."""
 
@@ -48,6 +62,12 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--beside-streams", default="1,64", help="requests at once of the LM beside token2wav"
     )
+    parser.add_argument(
+        "--ways", default="default", help=f"of token2wav to be beside, a start each: {', '.join(WAYS)}"
+    )
+    parser.add_argument("--split", action="store_true", help="beside once more with cores of its own for each")
+    parser.add_argument("--check", action="store_true", help="compare the law of a step with that of a prompt")
+    parser.add_argument("--label", default="", help="name of a variant, whose rows are none of the table")
     parser.add_argument("--seconds", type=float, default=4.0, help="of each load of token2wav alone")
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the workers"
@@ -59,60 +79,152 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
         [int(n) for n in given.split(",") if n]
         for given in (args.streams, args.beside_rows, args.beside_streams)
     )
+    args.ways = args.ways.split(",")
+    if unknown := set(args.ways) - WAYS.keys():
+        parser.error(f"--ways knows no {', '.join(unknown)}")
     return args
 
 
 async def run(args: argparse.Namespace, out: Out) -> list[Row]:
-    """Rows of the LM alone, then of token2wav alone and of both."""
+    """Rows of the LM alone, then of token2wav alone and of both, once for each way in which they are neighbours."""
     most = max(args.streams + args.beside_streams)
     with tempfile.TemporaryDirectory(prefix="studio-lm-step-") as passing:
-        settings = {
-            "model_dir": str(args.model_dir), "cache_dir": str(args.cache_dir or passing), "device": args.device,
-            "max_num_seqs": most, "max_model_len": 2048, **typed(args.set),
-        }  # fmt: skip
-        lm_worker = WorkerProcess([sys.executable, "-m", "studio.backends.vllm_lm"], "speech LM", settings)
-        voicing_worker = WorkerProcess(
-            [sys.executable, "-m", "studio.backends.torch_token2wav"], "token2wav", settings
-        )
-        try:
-            await lm_worker.start()
-            facts = (await lm_worker.wait_started()).facts
-            out.add({"lm_start_s": {k: v for k, v in facts.items() if k.endswith("_s")}})
-            lm = SpeechLMClient(lm_worker)
-            prompts = prompts_of(args.model_dir, BY_SECONDS[6], most, facts["speech_codes"])
-            for streams in args.streams:
-                out.add(await stepped(lm, prompts[:streams], args.tokens))
-            if args.beside_rows:
-                await voicing_worker.start()
-                await voicing_worker.wait_started()
-                voice = drawn_voice(facts["speech_codes"])
-                loads = [
-                    VoicingLoad(Token2WavClient(voicing_worker), rows, voice) for rows in args.beside_rows
-                ]
-                await beside(args, lm, prompts, loads, out)
-        finally:
-            await asyncio.gather(lm_worker.close(), voicing_worker.close())
+        place = ["--model-dir", str(args.model_dir), "--cache-dir", str(args.cache_dir or passing)]
+        sizes = ["--max-num-seqs", str(most), "--max-model-len", "2048"]
+        settings = load([*place, "--device", args.device, *sizes, *flags_of(args.set)], {})
+        device = find_device() if settings.device == "auto" else settings.device
+        with gpu_sharing(settings.gpu_sharing, settings.folder("cache"), device) as shared:
+            neighbours = Neighbours(settings.for_worker(), device, shared)
+            lm_worker = neighbours.lm()
+            ways = {way: neighbours.token2wav(way) for way in (args.ways if args.beside_rows else ())}
+            try:
+                # The first token2wav starts meanwhile, and does nothing until its turn: a start takes half a minute.
+                for worker in (lm_worker, *list(ways.values())[:1]):
+                    await worker.start()
+                facts = (await lm_worker.wait_started()).facts
+                prompts = prompts_of(args.model_dir, BY_SECONDS[6], most, facts["speech_codes"])
+                for worker in list(ways.values())[:1]:
+                    await worker.wait_started()
+                out.add({"lm_start_s": {k: v for k, v in facts.items() if k.endswith("_s")}, **quota()})
+                await alone(args, lm_worker, prompts, out)
+                for way, voicing_worker in ways.items():
+                    await voicing_worker.start()
+                    await voicing_worker.wait_started()
+                    of_way = replace(out, conditions=out.conditions | {"way": way})
+                    await beside(args, lm_worker, voicing_worker, prompts, of_way)
+                    await voicing_worker.close()
+            finally:
+                await asyncio.gather(*(worker.close() for worker in (lm_worker, *ways.values())))
     return out.rows
+
+
+async def alone(args: argparse.Namespace, lm_worker: WorkerProcess, prompts: Sequence[LmPrompt], out: Out) -> None:
+    """Each number of streams, and how far a step's law is from a prompt's."""
+    host = Host({"lm": pid_of(lm_worker)})
+    for streams in args.streams:
+        with host.watched():
+            row = await stepped(SpeechLMClient(lm_worker), prompts[:streams], args.tokens)
+        out.add(row | host.row)
+    if args.check:
+        out.add(await law_error(lm_worker, prompts))
 
 
 async def beside(
     args: argparse.Namespace,
-    lm: SpeechLM,
+    lm_worker: WorkerProcess,
+    voicing_worker: WorkerProcess,
     prompts: Sequence[LmPrompt],
-    loads: Sequence[VoicingLoad],
     out: Out,
 ) -> None:
-    """Each load of token2wav alone, then beside the LM at each number of streams."""
+    """Each load of token2wav alone, then beside the LM at each number of streams; the last again on split cores."""
+    host = Host({"lm": pid_of(lm_worker), "token2wav": pid_of(voicing_worker)})
+    voice = drawn_voice(lm_worker.state.facts["speech_codes"])
+    loads = [VoicingLoad(Token2WavClient(voicing_worker), rows, voice) for rows in args.beside_rows]
     for voicing in loads:
         await voicing.warm()
         async with voicing.running():
             await asyncio.sleep(args.seconds)
         out.add(voicing.row() | {"lm_streams": 0})
         for streams in args.beside_streams:
-            async with voicing.running():
-                lm_row = await stepped(lm, prompts[:streams], args.tokens, args.seconds)
-            out.add(lm_row | {"beside_rows": voicing.rows})
-            out.add(voicing.row() | {"lm_streams": streams})
+            await both(args, lm_worker, voicing, prompts[:streams], host, out)
+    if args.split:
+        with split(list(host.pids.values())):
+            apart = replace(out, conditions=out.conditions | {"cores": "split"})
+            await both(args, lm_worker, loads[0], prompts[: args.beside_streams[-1]], host, apart)
+
+
+async def both(
+    args: argparse.Namespace,
+    lm_worker: WorkerProcess,
+    voicing: VoicingLoad,
+    prompts: Sequence[LmPrompt],
+    host: Host,
+    out: Out,
+) -> None:
+    with host.watched():
+        async with voicing.running():
+            lm_row = await stepped(SpeechLMClient(lm_worker), prompts, args.tokens, args.seconds)
+    out.add(lm_row | host.row | {"beside_rows": voicing.rows})
+    out.add(voicing.row() | {"lm_streams": len(prompts)})
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """The two workers of one studio. shared: what they must know to share the GPU."""
+
+    values: Mapping[str, Any]
+    device: str
+    shared: Variables
+
+    def lm(self) -> WorkerProcess:
+        variables = worker_variables("lm", self.values, self.device, self.shared)
+        return WorkerProcess(worker_command("vllm_lm", variables), "speech LM", dict(self.values))
+
+    def token2wav(self, way: str) -> WorkerProcess:
+        """way: see WAYS."""
+        values = dict(self.values)
+        variables = worker_variables("token2wav", values, self.device, self.shared)
+        if way == "loud":
+            values["token2wav_threads"] = max(1, cores() // 2)
+            variables = dict(self.shared.get("token2wav", {}))
+        if way == "later":
+            variables |= LATER
+        return WorkerProcess(worker_command("torch_token2wav", variables), "token2wav", values)
+
+
+async def law_error(worker: WorkerProcess, prompts: Sequence[LmPrompt]) -> Row:
+    """How far a decode step's log-probabilities are from those of the same tokens read as a prompt, while others run.
+
+    Of the likeliest tokens alone: rounding, unless one of the two is wrong. first_law: three tokens and their
+    log-probabilities behind the first prompt, the same in every variant but for rounding.
+    """
+    asked, others = prompts[:CHECKED], prompts[CHECKED:]
+    name = uuid.uuid4().hex[:8]
+
+    async def error(number: int, prompt: LmPrompt) -> float:
+        said, law = await worker.call(
+            "greedy_log_probs", prompt=prompt, count=CHECKED_TOKENS, request_id=f"law {name} {number}"
+        )
+        read = await worker.call(
+            "next_log_probs", prompt=prompt, spoken=said[:-1], request_id=f"read {name} {number}"
+        )
+        likeliest = np.argsort(read)[-LIKELIEST:]
+        return float(np.abs(law - read)[likeliest].max())
+
+    first = await worker.call("next_log_probs", prompt=asked[0], spoken=(), request_id=f"first {name}")
+    crowd = asyncio.create_task(_round(SpeechLMClient(worker), others, CHECKED_TOKENS * 4))
+    errors = await asyncio.gather(*(error(number, prompt) for number, prompt in enumerate(asked)))
+    await crowd
+    return {
+        "check": "law", "law_error_p50": float(f"{percentile(errors, 0.5):.2g}"),
+        "law_error_max": float(f"{max(errors):.2g}"),
+        "first_law": [[int(i), round(float(first[i]), 3)] for i in np.argsort(first)[:-4:-1]],
+    }  # fmt: skip
+
+
+def pid_of(worker: WorkerProcess) -> int:
+    assert worker.state.pid is not None
+    return worker.state.pid
 
 
 async def stepped(lm: SpeechLM, prompts: Sequence[LmPrompt], tokens: int, least_s: float = 0.0) -> Row:
@@ -173,10 +285,14 @@ def _ms(seconds: float) -> float:
     return round(1000 * seconds, 2)
 
 
+def flags_of(given: Sequence[str]) -> list[str]:
+    """NAME=VALUE each as app.py takes it."""
+    return [part for one in given for part in (f"--{one.partition('=')[0]}", one.partition("=")[2])]
+
+
 def typed(given: Sequence[str]) -> dict[str, object]:
     """NAME=VALUE each as Settings would take it. Raises SettingsError."""
-    flags = [part for one in given for part in (f"--{one.partition('=')[0]}", one.partition("=")[2])]
-    wanted = load(flags, {}).model_dump()
+    wanted = load(flags_of(given), {}).model_dump()
     return {name: wanted[name] for name in (one.partition("=")[0].replace("-", "_") for one in given)}
 
 
@@ -184,9 +300,8 @@ def main(argv: Sequence[str]) -> int:
     args = arguments(argv)
     ensure_registered(ROOT)
     show_workers()
-    out = Out(
-        args.out, {**conditions(commit_given=args.commit), "bench": "lm_step", "model": args.model_dir.name}
-    )
+    about = {"bench": "lm_variant" if args.label else "lm_step", "model": args.model_dir.name, "variant": args.label}
+    out = Out(args.out, {**conditions(commit_given=args.commit), **about})
     failed = ""
     try:
         asyncio.run(run(args, out))

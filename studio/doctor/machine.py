@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from studio.doctor.finding import Finding
+from studio.engine import mps
 from studio.setup import debian
 from studio.setup import machine as limits
 
@@ -53,6 +54,7 @@ def gpu_findings() -> Iterator[Finding]:
 
     for line in _driver_lines():
         yield Finding("ok", "GPU (driver)", line)
+    yield sharing_finding()
     if torch.version.cuda is None:
         remedy = "`make install DEVICE=cuda` installs the CUDA set"
         yield Finding("note", "GPU", f"torch {torch.__version__} is a CPU build, so the GPU is not used; {remedy}")
@@ -63,6 +65,12 @@ def gpu_findings() -> Iterator[Finding]:
         return
     for index in range(torch.cuda.device_count()):
         yield _gpu(index)
+
+
+def sharing_finding() -> Finding:
+    if found := shutil.which(mps.CONTROL):
+        return Finding("ok", "MPS", f"{found}: --gpu-sharing mps lets LM and token2wav compute at once")
+    return Finding("note", "MPS", f"no {mps.CONTROL}: LM and token2wav have the GPU in turns")
 
 
 def _gpu(index: int) -> Finding:

@@ -27,8 +27,15 @@ def test_both_workers_are_timed_alone_and_beside_each_other(tmp_path: Path) -> N
         "0.2",
     )
     given = ("--model-dir", str(folder), "--device", "cpu", "--set", "kv_cache_gib=0.1", "--commit", "abc")
-    assert main([*given, *loads, "--out", str(out)]) == 0
+    assert main([*given, *loads, "--check", "--split", "--label", "all", "--out", str(out)]) == 0
     started, *rows = map(json.loads, out.read_text().splitlines())
+    assert {row["variant"] for row in rows} == {"all"}
+    law = next(row for row in rows if "check" in row)
+    assert 0 <= law["law_error_max"] < 1e-3 and law["first_law"][0][1] >= law["first_law"][1][1]
+    rows = [row for row in rows if "check" not in row]
+    apart = [row for row in rows if row.get("cores") == "split"]
+    assert [row.get("beside_rows") for row in apart] == [2, None] and apart[0]["token2wav_cores"] > 0
+    rows = [row for row in rows if row.get("cores") != "split"]
     assert started["commit"] == "abc" and started["lm_start_s"]["weights_s"] > 0
     lm, voicing = [row for row in rows if "streams" in row], [row for row in rows if "rows" in row]
     assert [(row["streams"], row.get("beside_rows")) for row in lm] == [(1, None), (3, None), (1, 2)]
