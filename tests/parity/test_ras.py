@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import random
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,14 +13,32 @@ import numpy as np
 import pytest
 import torch
 
-from studio.models.speech_lm.draw import drawn, numbers
+from studio.models.speech_lm.draw import begun, drawn, numbers
 from studio.models.speech_lm.ras import NO_TOKEN, RasRows, _leading_ids, _nucleus, final_log_probs
-from studio.models.speech_lm.ras_batch import RasBatch, RasParams
+from studio.models.speech_lm.ras_batch import MAX_WINDOW, RasBatch, RasParams
+from studio.models.speech_lm.ras_draw import IN_TORCH, RING, Draw
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 GOLDEN = json.loads((FIXTURES / "06_ras.json").read_text())
 CASES = {case["name"]: case for case in GOLDEN["cases"]}
 WINDOW = 10
+
+
+ON_GPU = torch.cuda.is_available()
+DEVICE = torch.device("cuda" if ON_GPU else "cpu")
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # test code: the studio's settings do not know it
+
+
+HAS_KERNEL = find_spec("triton") is not None and (ON_GPU or INTERPRETED)
+WAYS = ["in torch", "in one kernel"] if HAS_KERNEL else ["in torch"]
+
+
+def way(name: str) -> Draw:
+    if name == "in torch":
+        return IN_TORCH
+    from studio.models.speech_lm.ras_triton import step_in_one_kernel
+
+    return Draw(step_in_one_kernel, DEVICE)
 
 
 def official_rows(count: int) -> RasRows:
@@ -218,23 +239,28 @@ def asking(**params):
 PLAIN = SimpleNamespace(extra_args=None)
 
 
-def expected_row(scores, spoken, **params):
+def expected_token(scores, spoken, **params):
+    """What a row draws by the law, from all that counts as spoken."""
     p = RasParams(**params)
-    return law_by_enumeration(
-        (scores / p.temperature).tolist(), spoken, p.top_p, p.top_k, p.window, p.repeats_needed
-    )  # fmt: skip
+    before = [*p.drawn, *spoken]
+    window = before[-p.window :] if p.window else []
+    columns = (p.temperature, p.top_p, p.top_k, p.repeats_needed)
+    rows = RasRows(*(torch.tensor([[float(value)]]) for value in columns), max(2, p.top_k))
+    law = final_log_probs(scores[None], torch.tensor([window or [NO_TOKEN]]), rows)
+    number = numbers(begun(np.array([p.seed], np.uint64)), np.array([len(before)]))
+    return drawn(law, torch.from_numpy(number)[:, None]).item()
 
 
-def assert_rows(batch, scores, spoken, params):
-    got = batch.law(scores.clone()).exp()
-    left = batch.apply(scores.clone())
+def step_of(batch, scores, spoken, params):
+    """Checks that each row draws what it should or passes untouched, and returns the tokens."""
+    left = batch.apply(scores.to(DEVICE, copy=True)).cpu()
     for i, (said, wanted) in enumerate(zip(spoken, params, strict=True)):
         if wanted is None:
             assert torch.equal(left[i], scores[i])
         else:
-            assert torch.allclose(
-                got[i].double(), expected_row(scores[i], said, **wanted), atol=1e-6, rtol=0
-            ), i
+            assert (left[i] > float("-inf")).sum() == 1 and left[i].max() == 0
+            assert left[i].argmax() == expected_token(scores[i], said, **wanted), i
+    return left.argmax(1).tolist()
 
 
 @pytest.fixture
@@ -242,63 +268,164 @@ def scores():
     return torch.randn(4, 80, generator=torch.Generator().manual_seed(9)) * 2
 
 
+@pytest.fixture(params=WAYS)
+def batch(request):
+    """A batch of 8 rows, drawn in each way that runs here."""
+    return RasBatch(8, draw=way(request.param))
+
+
 def leading(scores, row, rank):
     return scores[row].topk(rank + 1).indices[rank].item()
 
 
-def test_windows_follow_the_live_lists_as_tokens_are_appended(scores):
-    batch, spoken = RasBatch(8, torch.device("cpu")), [[], []]
-    batch.change(Change(added=[(i, asking(), [], spoken[i]) for i in range(2)]))
-    for step in range(25):
-        assert_rows(batch, scores[:2], spoken, [{}, {}])
-        spoken[0].append(leading(scores, 0, step % 13))
-        if step % 2:  # row 1 draws every other step only, as a request whose prompt is still read
-            spoken[1].append(leading(scores, 1, step % 5))
+def test_windows_follow_what_is_drawn_while_the_lists_hold_placeholders(batch, scores):
+    """vLLM's asynchronous scheduling: the list of a row grows by -1 before the host knows the token."""
+    params = [{}, {"window": 40, "seed": 3}]
+    past = [leading(scores, 0, n % 12) for n in range(RING - 12)]  # so that places are used again
+    spoken, lists = [past[:], []], [past[:], []]
+    batch.change(Change(added=[(i, asking(**params[i]), [], lists[i]) for i in range(2)]))
+    for step in range(24):
+        tokens = step_of(batch, scores[:2], spoken, params)
+        for row in range(2):
+            if row == 0 or step % 3:  # row 1 is thrown away at times, as while a prompt is still read
+                spoken[row].append(tokens[row])
+                lists[row].append(-1)
+    assert len(set(spoken[0][len(past) :])) > 5
 
 
-def test_a_resumed_request_brings_its_whole_past(scores):
+def test_a_draw_that_is_thrown_away_hides_nothing_of_the_longest_window(batch, scores):
+    past = [n % 80 for n in range(300)]
+    params = {"window": MAX_WINDOW, "tau": 0.01, "top_k": 60, "top_p": 1.0}
+    batch.change(Change(added=[(0, asking(**params), [], past)]))
+    first = step_of(batch, scores[:1], [past], [params])
+    assert all(step_of(batch, scores[:1], [past], [params]) == first for _ in range(3))
+
+
+def test_a_resumed_request_brings_its_whole_past(batch, scores):
     past = [leading(scores, 0, i % 12) for i in range(31)]
-    batch = RasBatch(8, torch.device("cpu"))
     batch.change(Change(added=[(0, asking(window=7), [], past)]))
-    assert_rows(batch, scores[:1], [past], [{"window": 7}])
+    step_of(batch, scores[:1], [past], [{"window": 7}])
 
 
-def test_tokens_drawn_before_the_request_count_as_spoken(scores):
+@pytest.mark.parametrize("kept", [0, 3, 40])
+def test_a_list_that_was_cut_or_grew_by_more_than_its_draws_is_read_anew(batch, scores, kept):
+    """As after keys and values that could not be loaded."""
+    spoken = [leading(scores, 0, i % 12) for i in range(41)]
+    batch.change(Change(added=[(0, asking(), [], spoken)]))
+    spoken.append(step_of(batch, scores[:1], [spoken], [{}])[0])
+    del spoken[kept:]
+    step_of(batch, scores[:1], [spoken], [{}])
+    spoken += [leading(scores, 0, i) for i in range(5)]
+    step_of(batch, scores[:1], [spoken], [{}])
+
+
+def test_tokens_drawn_before_the_request_count_as_spoken(batch, scores):
     """A turn of streamed text is a request of its own, but the repetition rule goes on."""
     before = tuple(leading(scores, 0, i) for i in range(4))
     for count in (1, 4):
-        batch, spoken = RasBatch(8, torch.device("cpu")), []
+        spoken: list[int] = []
         params = {"window": 5, "drawn": before[:count]}
         batch.change(Change(added=[(0, asking(**params), [], spoken)]))
-        for rank in range(9):
-            assert_rows(batch, scores[:1], [[*before[:count], *spoken]], [params])
-            spoken.append(leading(scores, 0, rank % 3))
+        for _ in range(9):
+            spoken += step_of(batch, scores[:1], [spoken], [params])
 
 
-def test_requests_that_leave_and_move_take_their_windows_along(scores):
-    spoken = [[leading(scores, i, r) for r in range(i + 1)] for i in range(4)]
-    params = [{}, {"temperature": 0.6}, None, {"top_k": 2, "window": 3}]
-    batch = RasBatch(8, torch.device("cpu"))
+def test_requests_that_leave_and_move_take_their_windows_along(batch, scores):
+    spoken = [[leading(scores, i, r) for r in range(i + 1)] for i in range(4)] + [[]]
+    params = [{}, {"temperature": 0.6}, None, {"top_k": 2, "window": 3}, {"top_p": 0.3}]
     requests = [asking(**p) if p is not None else PLAIN for p in params]
+
+    def step(*order):
+        tokens = step_of(batch, scores[: len(order)], [spoken[i] for i in order], [params[i] for i in order])
+        for i, token in zip(order, tokens, strict=True):
+            spoken[i].append(token)
+
     batch.change(Change(added=[(i, requests[i], [], spoken[i]) for i in range(4)]))
-    assert_rows(batch, scores, spoken, params)
+    step(0, 1, 2, 3)
     batch.change(Change(moved=[(0, 3, "SWAP")]))
-    order = [3, 1, 2, 0]
-    assert_rows(batch, scores, [spoken[i] for i in order], [params[i] for i in order])
+    step(3, 1, 2, 0)
     batch.change(Change(removed=[1], moved=[(3, 1, "UNIDIRECTIONAL")]))
-    order = [3, 0, 2]
-    assert_rows(batch, scores[:3], [spoken[i] for i in order], [params[i] for i in order])
-    batch.change(Change(removed=[0], added=[(0, asking(top_p=0.3), [], [])]))
-    order = [0, 2]
-    got = [[], spoken[0], spoken[2]]
-    assert_rows(batch, scores[:3], got, [{"top_p": 0.3}, {}, None])
+    step(3, 0, 2)
+    batch.change(Change(removed=[0], added=[(0, requests[4], [], spoken[4])]))
+    step(4, 0, 2)
 
 
-def test_a_batch_that_asks_for_nothing_is_left_alone(scores):
-    batch = RasBatch(8, torch.device("cpu"))
+class Vllm:
+    """Rows of a batch as vLLM keeps them (gpu_input_batch.py): the lowest gaps are filled first by rows that come, then
+    by the last ones; a list grows by a placeholder when its draw is not thrown away."""
+
+    def __init__(self, batch, seed):
+        self.batch, self.chance, self.rows, self.preempted = batch, random.Random(seed), [], 0
+        self.waiting = [self.request(number) for number in range(60)]
+
+    def request(self, number):
+        choice = self.chance.choice
+        params = {
+            "seed": number, "window": choice([0, 3, 10, MAX_WINDOW]), "top_k": choice([1, 5, 25]),
+            "top_p": choice([0.3, 0.8, 1.0]), "tau": choice([0.1, 0.3]), "temperature": choice([0.3, 1.0, 2.0]),
+            "drawn": tuple(range(number % 4)),
+        }  # fmt: skip
+        return SimpleNamespace(
+            params=None if number % 7 == 6 else params, spoken=[], list=[], prompt_steps=number % 3
+        )
+
+    def change(self):
+        rows, added, moved = self.rows, [], []
+        gaps = [at for at in range(len(rows)) if self.chance.random() < 0.06]
+        left = len(rows) - len(gaps)
+        for at in gaps:
+            if self.chance.random() < 0.5:
+                self.preempted += 1
+                rows[at].prompt_steps = self.chance.randrange(3)
+                self.waiting.append(rows[at])
+        while self.waiting and (gaps or len(rows) < 6) and self.chance.random() < 0.5:
+            request, at = self.waiting.pop(0), gaps.pop(0) if gaps else len(rows)
+            request.list, left = list(request.spoken), left + 1
+            rows[at : at + 1] = [request]
+            added.append((at, PLAIN if request.params is None else asking(**request.params), [], request.list))
+        last = len(rows) - 1
+        while gaps:
+            while last in gaps:
+                last -= 1
+            if gaps[0] >= last:
+                break
+            moved.append((last, gaps[0], "UNIDIRECTIONAL"))
+            rows[gaps.pop(0)] = rows[last]
+            last -= 1
+        del rows[left:]
+        if len(rows) > 1 and self.chance.random() < 0.2:
+            one, other = self.chance.sample(range(len(rows)), 2)
+            rows[one], rows[other] = rows[other], rows[one]
+            moved.append((one, other, "SWAP"))
+        if added or moved or gaps:
+            self.batch.change(Change(added=added, removed=gaps, moved=moved))
+
+    def step(self, number):
+        scores = 2 * torch.randn(len(self.rows), 80, generator=torch.Generator().manual_seed(number))
+        tokens = step_of(
+            self.batch, scores, [row.spoken for row in self.rows], [row.params for row in self.rows]
+        )
+        for row, token in zip(self.rows, tokens, strict=True):
+            if row.prompt_steps:
+                row.prompt_steps -= 1
+            else:
+                row.spoken.append(token)
+                row.list.append(-1)
+
+
+def test_whatever_becomes_of_a_batch_each_row_draws_by_what_it_spoke(batch):
+    vllm, drawn_rows = Vllm(batch, seed=4), 0
+    for number in range(60 if INTERPRETED else 300):
+        vllm.change()
+        if vllm.rows:
+            vllm.step(number)
+            drawn_rows += len(vllm.rows)
+    assert drawn_rows > 200 and vllm.preempted > 5
+
+
+def test_a_batch_that_asks_for_nothing_is_left_alone(batch, scores):
     batch.change(Change(added=[(0, PLAIN, [], [])]))
-    assert batch.apply(scores[:1]) is not None
-    assert torch.equal(batch.apply(scores[:1]), scores[:1])
+    assert torch.equal(batch.apply(scores[:1].clone()), scores[:1])
 
 
 # The draw: by seed and place alone.
@@ -307,7 +434,7 @@ def test_a_batch_that_asks_for_nothing_is_left_alone(scores):
 def test_numbers_are_even_and_those_of_neighbouring_seeds_and_places_are_independent():
     """Chi-square of pairs over 16 x 16 cells; limits at z = 3.7; nothing is random."""
     seeds, places = np.meshgrid(np.arange(200, dtype=np.uint64), np.arange(200), indexing="ij")
-    unit = numbers(seeds.ravel(), places.ravel()).reshape(200, 200) / 2.0**53
+    unit = numbers(begun(seeds.ravel()), places.ravel()).reshape(200, 200) / 2.0**53
     assert unit.min() >= 0 and unit.max() < 1
     for one, other in ((unit[:-1], unit[1:]), (unit[:, :-1], unit[:, 1:])):  # the next seed, the next place
         counts = np.histogram2d(one.ravel(), other.ravel(), 16, [[0, 1], [0, 1]])[0]
@@ -321,7 +448,7 @@ def test_fifty_thousand_draws_follow_the_probabilities():
     log_probs = torch.randn(1, 40, generator=torch.Generator().manual_seed(3)) * 1.5
     log_probs[0, ::4] = float("-inf")
     count, chosen = 50_000, log_probs[0].softmax(0).double().numpy()
-    number = torch.from_numpy(numbers(np.full(count, 7, np.uint64), np.arange(count)))[:, None]
+    number = torch.from_numpy(numbers(begun(np.full(count, 7, np.uint64)), np.arange(count)))[:, None]
     tokens = drawn(log_probs.expand(count, -1), number)
     observed = torch.bincount(tokens[:, 0], minlength=40).numpy()
     able = chosen > 0
@@ -341,35 +468,29 @@ def test_a_row_draws_the_same_in_any_place_company_and_after_a_resumption(scores
     """As vLLM moves rows about: the token depends on seed, what was spoken and the scores of that row."""
 
     def token(batch, rows, row):
-        left = batch.apply(rows)[row]
-        assert (left > float("-inf")).sum() == 1 and left.max() == 0
-        return left.argmax().item()
+        return batch.apply(rows.clone())[row].argmax().item()
 
-    said = [leading(scores, 0, n) for n in range(14)]
-    alone, spoken = RasBatch(4, torch.device("cpu")), []
+    alone, spoken = RasBatch(4), []
     alone.change(Change(added=[(0, asking(seed=5), [], spoken)]))
-    expected = []
-    for next_token in said:
-        expected.append(token(alone, scores[:1], 0))
-        spoken.append(next_token)
+    for _ in range(14):
+        spoken.append(token(alone, scores[:1], 0))
+    expected = spoken
     assert len(set(expected)) > 3
 
-    beside, spoken = RasBatch(4, torch.device("cpu")), []
+    beside, spoken = RasBatch(4), []
     beside.change(
         Change(added=[(0, asking(seed=9), [], []), (1, asking(seed=5), [], spoken), (2, PLAIN, [], [])])
     )
-    got = []
-    for step, next_token in enumerate(said):
+    for step in range(14):
         if step == 7:
             beside.change(Change(moved=[(1, 0, "SWAP")]))
         if step == 10:  # preempted, and back with its whole past
             beside.change(Change(removed=[0]))
             beside.change(Change(added=[(0, asking(seed=5), [], spoken)]))
         rows = scores[[1, 0, 2]] if step < 7 else scores[[0, 1, 2]]
-        got.append(token(beside, rows, 1 if step < 7 else 0))
-        spoken.append(next_token)
-    assert got == expected
-    other = RasBatch(4, torch.device("cpu"))
+        spoken.append(token(beside, rows, 1 if step < 7 else 0))
+    assert spoken == expected
+    other = RasBatch(4)
     other.change(Change(added=[(n, asking(seed=n), [], []) for n in range(4)]))
     assert len({token(other, scores[:1].expand(4, -1), n) for n in range(4)}) > 1
 

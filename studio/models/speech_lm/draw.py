@@ -13,21 +13,27 @@ from numpy.typing import NDArray
 
 BITS = 53
 """Of each number: what float64 holds exactly."""
-_STEP = np.uint64(0x9E3779B97F4A7C15)
+STEP, FIRST, SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+"""SplitMix64's constants, 64 bits without a sign."""
+
+
+def begun(seeds: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """What `numbers` takes of each seed, so that seeds which are alike are not."""
+    return _mix(seeds)
 
 
 def numbers(seeds: NDArray[np.uint64], places: NDArray[np.int64]) -> NDArray[np.int64]:
     """Whole numbers from 0 to 2^53 - 1, equally likely and independent for different pairs. All [B].
 
-    SplitMix64 (Steele, Lea and Flood, 2014), begun anew at the mixed seed and asked for its place-th number.
+    SplitMix64 (Steele, Lea and Flood, 2014), begun at the seed, which is one of `begun`, and asked for its place-th.
     """
-    mixed = _mix(_mix(seeds) + _STEP * (places.astype(np.uint64) + np.uint64(1)))
+    mixed = _mix(seeds + np.uint64(STEP) * (places.astype(np.uint64) + np.uint64(1)))
     return (mixed >> np.uint64(64 - BITS)).astype(np.int64)
 
 
 def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(FIRST)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(SECOND)
     return x ^ (x >> np.uint64(31))
 
 

@@ -1,20 +1,22 @@
-"""The rows of a batch that want repetition-aware sampling: what each asks for, what it spoke last, and its draw.
+"""The rows of a batch that want repetition-aware sampling: what each asks for, and where its state lies on the device.
 
-The law itself is in ras.py, the draw in draw.py, vLLM's side in ras_processor.py; this imports no vLLM and no model.
+A step of all rows is in ras_draw.py, vLLM's side in ras_processor.py; this imports no vLLM and no model.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from studio.models.speech_lm.draw import drawn, numbers
-from studio.models.speech_lm.ras import NO_TOKEN, RasRows, final_log_probs
+from studio.models.speech_lm.draw import begun
+from studio.models.speech_lm.ras import NO_TOKEN
+from studio.models.speech_lm.ras_draw import IN_TORCH, RECORD, RING, WORD, WORDS, Draw, Layout
 
 EXTRA_ARGS_KEY = "ras"
 MAX_TOP_K = 200
@@ -90,125 +92,120 @@ class RasParams:
         return cls(**{**given, "drawn": tuple(given.get("drawn", ()))})
 
 
-_ROW = np.dtype([
-    ("wanted", np.bool_), ("temperature", np.float32), ("top_p", np.float32), ("top_k", np.float32),
-    ("repeats_needed", np.float32), ("window", np.int64), ("seed", np.uint64),
-    ("known", np.int64),  # tokens that the ring has seen
-    ("ring", np.int64, (MAX_WINDOW,)),
-])  # fmt: skip
-_ON_DEVICE = ["temperature", "top_p", "top_k", "repeats_needed"]
-_NOBODY: list[int] = []
+def record_of(params: RasParams | None, spoken: Sequence[int]) -> NDArray[np.void]:
+    """The RECORD, [1], of a row that has spoken this, or of one that asks for nothing."""
+    record, asked = np.zeros(1, RECORD), params or RasParams()
+    before = [*asked.drawn, *spoken]
+    for name in ("repeats_needed", "window", "temperature", "top_p"):
+        record[name] = getattr(asked, name)
+    record["seed"] = begun(np.array([asked.seed], np.uint64))
+    record["top_k"] = asked.top_k if params else 0
+    record["known"] = len(before)
+    record["ring"] = NO_TOKEN
+    for place in range(max(0, len(before) - RING), len(before)):
+        record["ring"][0, place % RING] = before[place]
+    return record
+
+
+@dataclass(slots=True)
+class _Row:
+    """A row's request. spoken: vLLM's own growing list, only read; told: whether the device has its record."""
+
+    record: int
+    params: RasParams | None = None
+    spoken: list[int] = field(default_factory=list)
+    told: bool = False
+
+    def take(self, params: RasParams | None, spoken: list[int]) -> None:
+        self.params, self.spoken, self.told = params, spoken if params else [], False
 
 
 class RasBatch:
     """Draws the token of each row that asks for it by the law of ras.py; other rows pass untouched.
 
-    Owner: vLLM's worker process, one thread. What rows ask for and their windows lie on the host, a record a row: a
-           step touches rows that came or moved, and all others in a few array operations. Windows and the numbers to
-           draw with reach the device in one small copy; the device is never read.
+    Owner: vLLM's worker process, one thread. The ring of what a row spoke, its count and its seed lie on the device,
+    where each draw adds its own token, so a step brings nothing there and waits for nothing (decision 0025). The host
+    counts along and compares with the lengths of vLLM's lists, which are right before their tokens are: one less than
+    drawn is a draw that vLLM has thrown away, as of a prompt that is not yet read to its end; anything else is told
+    anew. What is told is a record for each row that came; a row that moves takes its record's number along.
     """
 
-    def __init__(self, max_rows: int, device: torch.device, pin_memory: bool = False) -> None:
-        self._device = device
-        self._pin_memory = pin_memory
-        self._rows = np.zeros(max_rows, _ROW)
-        self._spoken = [_NOBODY] * max_rows  # vLLM's own growing lists, only read here
-        self._before: list[tuple[int, ...]] = [()] * max_rows
-        for row in range(max_rows):
-            self._take(row, None, _NOBODY)
-        self._count = 0
-        self._settings: RasRows | None = None
-        self._wanted: torch.Tensor | None = None  # bool [B, 1], or None if all rows want it
-        self._number = torch.zeros(0, 1, dtype=torch.int64)  # [B, 1] of this step's draws
-        self._stale = True
+    def __init__(self, max_rows: int, pin_memory: bool = False, draw: Draw = IN_TORCH) -> None:
+        self._pin_memory, self._draw = pin_memory, draw
+        self._records = torch.zeros(max_rows, WORDS, dtype=torch.int64, device=draw.kept_on)
+        self._rows = [_Row(number) for number in range(max_rows)]
+        self._known = np.zeros(max_rows, np.int64)  # by record: the device's count
+        self._count = -1  # rows of the last step; -1 after a change
+        self._layout: Layout | None = None  # None if no row asks
+        self._lists: list[list[int]] = []  # of these rows, as all below
+        self._record_of = np.zeros(0, np.int64)
+        self._before = np.zeros(0, np.int64)  # tokens that count as spoken before the list
+        self._asks = np.zeros(0, np.int64)
 
     def change(self, update: BatchChange) -> None:
         """Requests came, went or changed places."""
+        rows = self._rows
         for index in update.removed:
-            self._take(index, None, _NOBODY)
+            rows[index].take(None, [])
         for index, sampling, _, spoken in update.added:
-            self._take(index, RasParams.of(sampling), spoken)
+            rows[index].take(RasParams.of(sampling), spoken)
         for source, target, direction in update.moved:
-            self._rows[[source, target]] = self._rows[[target, source]]
-            self._spoken[source], self._spoken[target] = self._spoken[target], self._spoken[source]
-            self._before[source], self._before[target] = self._before[target], self._before[source]
+            rows[source], rows[target] = rows[target], rows[source]
             if direction.name != "SWAP":
-                self._take(source, None, _NOBODY)
-        self._stale = True
-
-    def _take(self, row: int, params: RasParams | None, spoken: list[int]) -> None:
-        """Write a row's record; its ring is filled at the next draw. params: None for a row that asks for nothing."""
-        asked = params or RasParams()
-        self._rows[row] = (
-            params is not None, asked.temperature, asked.top_p, asked.top_k, asked.repeats_needed, asked.window,
-            asked.seed, 0, NO_TOKEN,
-        )  # fmt: skip
-        self._spoken[row] = spoken if params else _NOBODY
-        self._before[row] = asked.drawn
+                rows[source].take(None, [])
+        self._count = -1
 
     def apply(self, logits: torch.Tensor) -> torch.Tensor:
-        """[B, V] scores to scores of which each row has one left, the token drawn. Called just before vLLM's draw,
-        which takes the greatest."""
-        law = self.law(logits)
-        if law is None:
+        """[B, V] float32 scores to scores of which each row that asks has one left, the token drawn. Called just before
+        vLLM's draw, which takes the greatest. The scores given may be overwritten."""
+        if self._count != len(logits):
+            self._lay_out(len(logits))
+        if self._layout is None:
             return logits
-        token = drawn(law, self._number)
-        only = torch.full_like(law, float("-inf")).scatter_(1, token, 0.0)
-        return only if self._wanted is None else torch.where(self._wanted, only, logits)
-
-    def law(self, logits: torch.Tensor) -> torch.Tensor | None:
-        """[B, V] scores to [B, V] log-probabilities that each row is to be drawn by; None if no row asks for it."""
-        if self._stale or self._count != logits.shape[0]:
-            self._lay_out(logits.shape[0])
-        if self._settings is None:
-            return None
-        rows = self._rows[: self._count]
-        self._grow(rows)
-        width = max(1, int(rows["window"].max()))
-        # A new one each time, which torch keeps until its copy has ended: the next step is laid out meanwhile.
-        staged = torch.empty((self._count, width + 1), dtype=torch.int64, pin_memory=self._pin_memory)
-        staged.numpy()[:, :width] = rows["ring"][:, :width]
-        staged.numpy()[:, width] = numbers(rows["seed"], rows["known"])
-        on_device = staged.to(self._device, non_blocking=True)
-        self._number = on_device[:, width:]
-        return final_log_probs(logits.float(), on_device[:, :width], self._settings)
+        spoken = np.fromiter(map(len, self._lists), np.int64, self._count) + self._before
+        known = self._known[self._record_of]
+        if not np.array_equal(spoken, known):
+            self._correct(spoken, known, self._layout)
+        self._known[self._record_of] = spoken + self._asks
+        return self._draw.step(logits, self._records, self._layout)
 
     def _lay_out(self, count: int) -> None:
-        """What the rows of the batch ask for, to the device."""
-        self._stale, self._count = False, count
+        """What the rows of the batch are, to the device; with the records that it lacks."""
         rows = self._rows[:count]
-        self._settings = self._wanted = None
-        if not rows["wanted"].any():
+        self._count, self._layout = count, None
+        asked = [row.params for row in rows if row.params]
+        if not asked:
             return
-        asked = self._to_device(np.stack([rows[name] for name in _ON_DEVICE]))
-        columns = {name: asked[i].unsqueeze(1) for i, name in enumerate(_ON_DEVICE)}
-        self._settings = RasRows(**columns, candidates=max(2, int(rows["top_k"].max())))
-        if not rows["wanted"].all():
-            self._wanted = self._to_device(rows["wanted"][:, None].copy())
+        self._lists = [row.spoken for row in rows]
+        self._record_of = np.array([row.record for row in rows], np.int64)
+        self._before = np.array([len(row.params.drawn) if row.params else 0 for row in rows], np.int64)
+        self._asks = np.array([row.params is not None for row in rows], np.int64)
+        self._layout = Layout(
+            self._to_device(self._record_of),
+            candidates=max(2, *(params.top_k for params in asked)),
+            window=max(1, *(params.window for params in asked)),
+            all_ask=len(asked) == count,
+        )
+        self._tell([row for row in rows if not row.told])
+
+    def _correct(self, spoken: np.ndarray, known: np.ndarray, layout: Layout) -> None:
+        """Bring the device's counts, or more where that is not enough, to what vLLM's lists say."""
+        differing = np.flatnonzero((spoken != known) & (spoken != known - self._asks))
+        self._tell([self._rows[at] for at in differing])
+        self._records[layout.record_of, WORD["known"]] = self._to_device(spoken)
+
+    def _tell(self, rows: Sequence[_Row]) -> None:
+        """Write the records of these rows to the device."""
+        if not rows:
+            return
+        states = np.concatenate([record_of(row.params, row.spoken) for row in rows])
+        numbers = np.array([row.record for row in rows], np.int64)
+        self._records[self._to_device(numbers)] = self._to_device(states.view(np.int64).reshape(-1, WORDS))
+        self._known[numbers] = states["known"]
+        for row in rows:
+            row.told = True
 
     def _to_device(self, values: np.ndarray) -> torch.Tensor:
+        """A copy that waits for nothing: a new pinned one each time, which torch keeps until it has been read."""
         host = torch.from_numpy(values)
-        return (host.pin_memory() if self._pin_memory else host).to(self._device, non_blocking=True)
-
-    def _grow(self, rows: np.ndarray) -> None:
-        """Bring the rings up to date with the lists that vLLM has appended to."""
-        spoken = self._spoken[: self._count]
-        own = np.fromiter(map(len, spoken), np.int64, self._count)
-        lengths = own + np.fromiter(map(len, self._before[: self._count]), np.int64, self._count)
-        grown = lengths - rows["known"]
-        is_one = (grown == 1) & (own > 0)
-        one_more = np.flatnonzero(is_one & (rows["window"] > 0))
-        if one_more.size:
-            last = np.array([tokens[-1] if tokens else NO_TOKEN for tokens in spoken], np.int64)
-            places = rows["known"][one_more] % rows["window"][one_more]
-            rows["ring"][one_more, places] = last[one_more]
-        for row in np.flatnonzero((grown != 0) & ~is_one):  # resumed, or a turn after others
-            self._refill(rows[row], [*self._before[row], *spoken[row]])
-        rows["known"] = lengths
-
-    @staticmethod
-    def _refill(row: np.void, spoken: list[int]) -> None:
-        window = int(row["window"])
-        row["ring"] = NO_TOKEN
-        for place in range(max(0, len(spoken) - window), len(spoken)):
-            row["ring"][place % window] = spoken[place]
+        return (host.pin_memory() if self._pin_memory else host).to(self._draw.kept_on, non_blocking=True)

@@ -13,13 +13,14 @@ from vllm.config import VllmConfig
 from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor
 
 from studio.models.speech_lm.ras_batch import RasBatch, RasParams
+from studio.models.speech_lm.ras_draw import best_draw
 
 
 class RepetitionAwareSampling(LogitsProcessor):
     """Owner: vLLM's worker process.
 
-    The live token lists are read in `apply`, just before each draw, when they are complete; in `update_state`
-    an engine that schedules ahead has only placeholders for the last token.
+    Of the live token lists only the lengths are read, just before each draw: an engine that schedules ahead has no more
+    than placeholders for the last tokens then. What a list holds is read of a request that came, or came back.
     """
 
     @classmethod
@@ -30,7 +31,8 @@ class RepetitionAwareSampling(LogitsProcessor):
             raise ValueError("with ras, temperature and seed belong into extra_args; vLLM's own must be off")
 
     def __init__(self, vllm_config: VllmConfig, device: torch.device, is_pin_memory: bool) -> None:
-        self._batch = RasBatch(vllm_config.scheduler_config.max_num_seqs, device, is_pin_memory)
+        draw = best_draw(device, vllm_config.model_config.get_vocab_size())
+        self._batch = RasBatch(vllm_config.scheduler_config.max_num_seqs, is_pin_memory, draw)
 
     def is_argmax_invariant(self) -> bool:
         return False
