@@ -154,8 +154,8 @@ def start_engine(
 ) -> AsyncLLM:
     """Start vLLM on a converted folder, inside an event loop, which is blocked until the weights are loaded.
 
-    Args:    logits_processor: "module:Class", imported in vLLM's own process; counters: filled after every
-             step.
+    Args:    logits_processor: "module:Class", imported in vLLM's own process, which reads no tokens of the lists that
+             it is given but those of requests that come; counters: filled after every step.
     Raises:  SettingsError if the GPU cannot do what was asked for; whatever vLLM raises when memory or the folder is
              not as it needs.
     """
@@ -168,7 +168,9 @@ def start_engine(
     has_bfloat16 = options.device == "cpu" or current_platform.has_device_capability(80)
     if options.device == "cuda" and options.batch_invariant:
         refuse_variant_gpu(current_platform.has_device_capability(INVARIANT_CAPABILITY))
-    args = AsyncEngineArgs(**engine_arguments(model, options, has_bfloat16), logits_processors=[logits_processor])
+    args = AsyncEngineArgs(
+        **engine_arguments(model, options, has_bfloat16), logits_processors=processors_to_name(logits_processor)
+    )
     config = args.create_engine_config()
     if options.device == "cpu":
         # The engine process is forked from this one, which has imported all and run no parallel torch code
@@ -180,6 +182,16 @@ def start_engine(
     cache = engine.vllm_config.cache_config
     counters.set_cache(int(cache.num_gpu_blocks or 0), int(cache.block_size))
     return engine
+
+
+def processors_to_name(wanted: str) -> list[str]:
+    """What of it vLLM must be told: nothing where it is installed as a plugin, for vLLM finds those by itself.
+
+    Of a processor that is named vLLM supposes that it reads the tokens themselves: with asynchronous scheduling each
+    step then waits until the last one's have reached the host, and goes through the rows to fill them in.
+    """
+    plugins = importlib.metadata.entry_points(group="vllm.logits_processors")
+    return [] if wanted in [plugin.value for plugin in plugins] else [wanted]
 
 
 def refuse_variant_gpu(is_able: bool) -> None:

@@ -58,7 +58,9 @@ unpack() {
   mkdir -p "$SITE/cosyvoice_studio-0.dist-info"
   "$PY" -m pip install -q --no-index --no-deps --no-compile --no-cache-dir --upgrade --target "$SITE" "${1:-$CARRY}"/whl/*.whl
   printf 'Metadata-Version: 2.1\nName: cosyvoice-studio\nVersion: 0\n' >"$SITE/cosyvoice_studio-0.dist-info/METADATA"
-  printf '[vllm.general_plugins]\ncosyvoice_studio = studio.models.speech_lm.plugin:register\n' >"$SITE/cosyvoice_studio-0.dist-info/entry_points.txt"
+  # As in pyproject.toml.
+  printf '[%s]\ncosyvoice_studio = studio.models.speech_lm.%s\n' vllm.general_plugins plugin:register \
+    vllm.logits_processors ras_processor:RepetitionAwareSampling >"$SITE/cosyvoice_studio-0.dist-info/entry_points.txt"
 }
 
 # within SECONDS COMMAND...: the command, ended after so long

@@ -13,13 +13,19 @@ from pathlib import Path
 from . import pip
 from .place import Place
 
-GROUP = "vllm.general_plugins"
-PLUGIN = "studio.models.speech_lm.plugin:register"
+PLUGINS = {
+    "vllm.general_plugins": "studio.models.speech_lm.plugin:register",
+    "vllm.logits_processors": "studio.models.speech_lm.ras_processor:RepetitionAwareSampling",
+}
+"""By vLLM's groups of entry points."""
 
 
 def is_registered() -> bool:
-    """Return whether this Python's packages name the speech LM's plugin."""
-    return PLUGIN in [plugin.value for plugin in importlib.metadata.entry_points(group=GROUP)]
+    """Return whether this Python's packages name the speech LM's plugins."""
+    return all(
+        wanted in [plugin.value for plugin in importlib.metadata.entry_points(group=group)]
+        for group, wanted in PLUGINS.items()
+    )
 
 
 def ensure_registered(root: Path) -> None:

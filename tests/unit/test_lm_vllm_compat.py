@@ -93,6 +93,15 @@ def test_scheduling_ahead_is_for_gpus_and_when_asked_for():
     assert vllm_compat.engine_arguments(FOLDER, EngineOptions("cuda"))["async_scheduling"] is False
 
 
+def test_a_processor_that_is_installed_is_not_named_to_the_engine_too(monkeypatch):
+    """Named, it would be asked twice, and each step would wait for the last one's tokens."""
+    installed: list[SimpleNamespace] = []
+    monkeypatch.setattr(vllm_compat.importlib.metadata, "entry_points", lambda group: installed)
+    assert vllm_compat.processors_to_name("a.b:C") == ["a.b:C"]
+    installed += [SimpleNamespace(value="x:Y"), SimpleNamespace(value="a.b:C")]
+    assert vllm_compat.processors_to_name("a.b:C") == []
+
+
 def test_eager_on_cuda_captures_no_graph():
     assert "compilation_config" not in vllm_compat.engine_arguments(
         FOLDER, EngineOptions("cuda", enforce_eager=True)

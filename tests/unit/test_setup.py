@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -245,8 +247,30 @@ def test_a_studio_that_nobody_installed_is_installed_into_the_running_python(
 
 def test_an_installed_studio_is_left_as_it_is(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "prefix", str(place.venv))
+    monkeypatch.setattr(
+        registration.importlib.metadata,
+        "entry_points",
+        lambda group: [SimpleNamespace(value=registration.PLUGINS[group])],
+    )
     registration.ensure_registered(place.root)
     assert calls(place) == []
+
+
+def test_a_studio_installed_before_a_plugin_was_added_is_installed_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = dict(list(registration.PLUGINS.items())[:1])
+    monkeypatch.setattr(
+        registration.importlib.metadata,
+        "entry_points",
+        lambda group: [SimpleNamespace(value=known[group])] if group in known else [],
+    )
+    assert not registration.is_registered()
+
+
+def test_what_is_registered_is_what_the_package_names() -> None:
+    named = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
+    assert {group: list(plugins.values()) for group, plugins in named.items()} == {
+        group: [plugin] for group, plugin in registration.PLUGINS.items()
+    }
 
 
 def test_a_failing_pip_names_the_file_and_the_remedy(place: Place) -> None:
