@@ -7,6 +7,7 @@
 #   waterfall growth these parts of it alone
 #   flow vocoder     milliseconds of a step of each by rows, without the studio around them
 #   profile          kernels, launches and busy share of a token2wav step of 1 and 32 rows
+#   ras              microseconds of the sampling law's step, its kernel against torch, and whether they draw the same
 #   lm               milliseconds of an LM step by batch size, alone and beside token2wav, and token2wav beside it
 #   variants         why the LM is slow beside token2wav, and what its settings gain: a row each way, in 4 minutes or 5
 #   baseline         plain serving of the same models: one request at a time, and a static batch
@@ -14,7 +15,7 @@
 #   seeds            100 seeds alone and beside 31 others, without and with batch invariance, and tokens a second
 #   precisions       the LM in fp8 beside bfloat16: tokens, laws, tokens a second; MODEL=folder for another checkpoint
 #   modes            that folder through the API, without a page, in every mode
-#   all [STEP ...]   folder, table, profile, flow, vocoder, lm, baseline, parity, or those named; goes on after a step
+#   all [STEP ...]   folder, table, profile, flow, vocoder, ras, lm, baseline, parity, or those named; goes on after a step
 #                    that fails, and ends with 1 then
 # Each step is ended after its own limit, and keeps what it had written into $OUT by then: files of figures are appended to.
 # Environment: SITE (packages, default /tmp/site), WORK (default /tmp/gpu), OUT (figures, default $WORK/out), PYTHON,
@@ -104,6 +105,10 @@ profile() {
     "${TIMED[@]}" "${SERVED[@]}" "${GIVEN[@]}"
 }
 
+ras() {
+  within 90 "$PY" -m studio.bench.ras_step --device "$DEVICE" --commit "$COMMIT" --out "$OUT/ras.jsonl"
+}
+
 lm() {
   within 240 "$PY" -m studio.bench.lm_step "${OFFICIAL[@]}" --streams "$LM_STREAMS" --beside-rows "$LM_ROWS" \
     --beside-streams "$LM_BESIDE" "${LM_SETTINGS[@]}" --seconds "$LM_SECONDS" --commit "$COMMIT" --out "$OUT/lm.jsonl"
@@ -157,7 +162,7 @@ modes() {
 
 all() {
   local failed=0 step
-  [ $# -gt 0 ] || set -- folder table profile flow vocoder lm baseline parity
+  [ $# -gt 0 ] || set -- folder table profile flow vocoder ras lm baseline parity
   for step in "$@"; do
     echo "== $step $SECONDS s"; $step || { echo "== $step failed"; failed=1; }
   done

@@ -131,12 +131,12 @@ class RasBatch:
     """
 
     def __init__(self, max_rows: int, pin_memory: bool = False, draw: Draw = IN_TORCH) -> None:
-        self._pin_memory, self._draw = pin_memory, draw
-        self._records = torch.zeros(max_rows, WORDS, dtype=torch.int64, device=draw.kept_on)
+        self._pin_memory, self.draw = pin_memory, draw
+        self.records = torch.zeros(max_rows, WORDS, dtype=torch.int64, device=draw.kept_on)
         self._rows = [_Row(number) for number in range(max_rows)]
         self._known = np.zeros(max_rows, np.int64)  # by record: the device's count
         self._count = -1  # rows of the last step; -1 after a change
-        self._layout: Layout | None = None  # None if no row asks
+        self.layout: Layout | None = None  # None if no row asks
         self._lists: list[list[int]] = []  # of these rows, as all below
         self._record_of = np.zeros(0, np.int64)
         self._before = np.zeros(0, np.int64)  # tokens that count as spoken before the list
@@ -160,19 +160,19 @@ class RasBatch:
         vLLM's draw, which takes the greatest. The scores given may be overwritten."""
         if self._count != len(logits):
             self._lay_out(len(logits))
-        if self._layout is None:
+        if self.layout is None:
             return logits
         spoken = np.fromiter(map(len, self._lists), np.int64, self._count) + self._before
         known = self._known[self._record_of]
         if not np.array_equal(spoken, known):
-            self._correct(spoken, known, self._layout)
+            self._correct(spoken, known, self.layout)
         self._known[self._record_of] = spoken + self._asks
-        return self._draw.step(logits, self._records, self._layout)
+        return self.draw.step(logits, self.records, self.layout)
 
     def _lay_out(self, count: int) -> None:
         """What the rows of the batch are, to the device; with the records that it lacks."""
         rows = self._rows[:count]
-        self._count, self._layout = count, None
+        self._count, self.layout = count, None
         asked = [row.params for row in rows if row.params]
         if not asked:
             return
@@ -180,7 +180,7 @@ class RasBatch:
         self._record_of = np.array([row.record for row in rows], np.int64)
         self._before = np.array([len(row.params.drawn) if row.params else 0 for row in rows], np.int64)
         self._asks = np.array([row.params is not None for row in rows], np.int64)
-        self._layout = Layout(
+        self.layout = Layout(
             self._to_device(self._record_of),
             candidates=max(2, *(params.top_k for params in asked)),
             window=max(1, *(params.window for params in asked)),
@@ -192,7 +192,7 @@ class RasBatch:
         """Bring the device's counts, or more where that is not enough, to what vLLM's lists say."""
         differing = np.flatnonzero((spoken != known) & (spoken != known - self._asks))
         self._tell([self._rows[at] for at in differing])
-        self._records[layout.record_of, WORD["known"]] = self._to_device(spoken)
+        self.records[layout.record_of, WORD["known"]] = self._to_device(spoken)
 
     def _tell(self, rows: Sequence[_Row]) -> None:
         """Write the records of these rows to the device."""
@@ -200,7 +200,7 @@ class RasBatch:
             return
         states = np.concatenate([record_of(row.params, row.spoken) for row in rows])
         numbers = np.array([row.record for row in rows], np.int64)
-        self._records[self._to_device(numbers)] = self._to_device(states.view(np.int64).reshape(-1, WORDS))
+        self.records[self._to_device(numbers)] = self._to_device(states.view(np.int64).reshape(-1, WORDS))
         self._known[numbers] = states["known"]
         for row in rows:
             row.told = True
@@ -208,4 +208,4 @@ class RasBatch:
     def _to_device(self, values: np.ndarray) -> torch.Tensor:
         """A copy that waits for nothing: a new pinned one each time, which torch keeps until it has been read."""
         host = torch.from_numpy(values)
-        return (host.pin_memory() if self._pin_memory else host).to(self._draw.kept_on, non_blocking=True)
+        return (host.pin_memory() if self._pin_memory else host).to(self.draw.kept_on, non_blocking=True)
