@@ -5,11 +5,13 @@ It needs a GPU; or triton and `TRITON_INTERPRET=1`, whose rounding to fewer bits
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from studio.models.flow.paged import attention, estimator
+from studio.models.flow.paged import attention, estimator, products
 from studio.models.flow.paged.attention import Sight, raw
 from studio.models.flow.paged.slots import BlockSlot, SlotBuffer
 from studio.models.flow.sizes import BLOCK_FRAMES, MEL_BINS
@@ -24,14 +26,14 @@ def differences(
     device: torch.device, compute: torch.dtype, storage: torch.dtype, heads: int, width: int
 ) -> dict[str, float]:
     """Largest difference of each function, relative to the largest value; pages: how many kept values differ."""
-    from studio.models.flow.paged import kernels, layer_kernels
+    from studio.models.flow.paged import attention_kernels, layer_kernels, window_kernels
 
     generator = torch.Generator().manual_seed(0)
 
     def drawn(*size: int) -> Tensor:
         return torch.randn(size, generator=generator).to(device)
 
-    sight = _sight(device)
+    sight = pack(device, ROWS, REAL_FRAMES, SLOTS, 8)
     rows, real = SLOTS * BLOCK_FRAMES, len(ROWS) * BLOCK_FRAMES  # what lies in padding means nothing
     found: dict[str, float] = {}
 
@@ -49,7 +51,7 @@ def differences(
         span = sight.pages * BLOCK_FRAMES + BLOCK_FRAMES - 1
         scores = drawn(heads, rows, span) if name == "relative" else None
         query, key, value = qkv.unbind(2)
-        got = kernels.attend(query, key, value, kept, sight, scores)
+        got = attention_kernels.attend(query, key, value, kept, sight, scores)
         expected = attention.attend(query, key, value, also, sight, scores)
         tell(name, got[:, :real], expected[:, :real])
         found[f"{name}_pages"] = float((raw(kept)[2:] != raw(also)[2:]).sum())
@@ -57,7 +59,7 @@ def differences(
     others = edges.clone()
     tell(
         "window",
-        kernels.window(x, edges, sight, 3)[:, :real],
+        window_kernels.window(x, edges, sight, 3)[:, :real],
         attention.window(x, others, sight, 3)[:, :real],
     )
     tell("window_edges", edges[2:], others[2:])
@@ -73,18 +75,56 @@ def differences(
     for also_added in (None, added, added[:1, :1]):
         mine, theirs = layer_kernels.norm_mish(x, norm, also_added), estimator.norm_mish(x, norm, also_added)
         tell("norm_mish", mine, theirs)
+    # As for many rows, for some, for few; in float32 the tiles are larger than a core's memory.
+    for tiles in ((0, 0), (0, 10_000), (10_000, 10_000)) if device.type == "cpu" or compute.itemsize == 2 else ():
+        _products(tell, drawn, sight, compute, storage, heads, width, tiles)
     mel, velocities = drawn(rows, MEL_BINS), drawn(2, rows, MEL_BINS).to(compute)
     tell("euler", layer_kernels.euler(mel, velocities, 0.1, 0.7), estimator.euler(mel, velocities, 0.1, 0.7))
     return found
 
 
-def _sight(device: torch.device) -> Sight:
-    buffer = SlotBuffer(SLOTS, device)
+def _products(
+    tell: Callable[[str, Tensor, Tensor], None],
+    drawn: Callable[..., Tensor],
+    sight: Sight,
+    compute: torch.dtype,
+    storage: torch.dtype,
+    heads: int,
+    width: int,
+    tiles: tuple[int, int],
+) -> None:
+    from studio.models.flow.paged import product_kernels
+
+    was = product_kernels.FEW_ROWS, product_kernels.SOME_ROWS
+    product_kernels.FEW_ROWS, product_kernels.SOME_ROWS = tiles
+    rows, real = SLOTS * BLOCK_FRAMES, len(ROWS) * BLOCK_FRAMES
+    x = drawn(2, rows, 256).to(compute)
+    norm = nn.LayerNorm(256).to(x.device, compute).requires_grad_(False)
+    qkv, first, second = (drawn(*size).to(compute) / 16 for size in ((256, 3 * heads * width), (256, 512), (512, 256)))
+    bias, plus = drawn(512).to(compute), drawn(256).to(compute)
+    kept = attention.stored(drawn(PAGES, 2, 2, heads, BLOCK_FRAMES, width), storage)
+    also = raw(kept).clone().view(storage)
+    query = product_kernels.norm_qkv(x, norm, qkv, kept, sight, heads)
+    tell("norm_qkv", query[:, :real], products.norm_qkv(x, norm, qkv, also, sight, heads)[:, :real])
+    tell("norm_qkv_pages", kept[2:].float(), also[2:].float())
+    inner = products.norm_gelu(x, norm, first, bias)
+    tell("norm_gelu", product_kernels.norm_gelu(x, norm, first, bias), inner)
+    args = inner, second, plus, x
+    tell("product_sum", product_kernels.product_sum(*args), products.product_sum(*args))
+    product_kernels.FEW_ROWS, product_kernels.SOME_ROWS = was
+
+
+def pack(
+    device: torch.device, rows: Sequence[Sequence[int]], frames: Sequence[int], slots: int, pages: int
+) -> Sight:
+    """Slots of streams with these pages, of whose last block so many frames are real; what is over is padding. A row
+    that goes on with the pages of the row before computes a later block of the same stream."""
+    buffer = SlotBuffer(slots, device)
     nothing = np.zeros(MEL_BINS, np.float32)
     blocks = [
-        BlockSlot(np.zeros(25, np.int32), frames, pages, nothing, nothing[:0], int(number == 1))
-        for number, (pages, frames) in enumerate(zip(ROWS, REAL_FRAMES, strict=True))
+        BlockSlot(np.zeros(25, np.int32), real, own, nothing, nothing[:0], int(own[:-1] == before))
+        for own, before, real in zip(rows, [None, *rows], frames, strict=False)
     ]
-    buffer.load(blocks, SLOTS)
-    slots = buffer.slots(SLOTS)
-    return Sight(slots, slots.frames_here, BLOCK_FRAMES, 8)
+    buffer.load(blocks, slots)
+    records = buffer.slots(slots)
+    return Sight(records, records.frames_here, BLOCK_FRAMES, pages)

@@ -28,10 +28,13 @@ def paged_of(
     storage: torch.dtype = torch.float32,
     compute: torch.dtype = torch.float32,
     max_slots: int = 4,
+    fused_slots: int = 2,
 ) -> PagedFlow:
     page_bytes = PagedFlow.page_bytes_of(flow, storage, compute)
     pool_bytes = (pages + 2) * page_bytes
-    return PagedFlow(flow, pool_bytes=pool_bytes, storage=storage, compute=compute, max_slots=max_slots)
+    return PagedFlow(
+        flow, pool_bytes=pool_bytes, storage=storage, compute=compute, max_slots=max_slots, fused_slots=fused_slots
+    )
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 """What the networks ask of pages, in plain torch: windows and attention.
 
-`kernels` does the same on a GPU. Shapes are fixed by the number of slots and by how many pages are looked at;
-nothing is read back to the host.
+`attention_kernels` and `window_kernels` do the same on a GPU. Shapes are fixed by the number of slots and by how many
+pages are looked at; nothing is read back to the host.
 
 Axes: G lanes, S slots, T frames of a block, N = S * T, H heads, D width of a head, C channels, P pages.
 """
@@ -74,23 +74,33 @@ def attend(
              sight.pages * T - 1 downward; added to the products before they are scaled.
     Returns: [G, N, H * D] in the query's type
     """
-    slots, block = sight.slots, sight.block
+    keep(key, value, kept, sight)
+    return attend_kept(query, kept, sight, distance_scores)
 
-    def parted(x: Tensor) -> Tensor:
-        return x.unflatten(1, (slots.count, block)).permute(1, 0, 3, 2, 4)  # [S, G, H, T, D]
 
-    new = torch.stack([parted(key), parted(value)], dim=2)  # [S, G, 2, H, T, D]
-    raw(kept)[slots.own.long()] = raw(stored(new, kept.dtype))
-    table = slots.table[:, : sight.pages].long()
+def keep(key: Tensor, value: Tensor, kept: Tensor, sight: Sight) -> None:
+    """Write each slot's keys and values into its page; see `attend`."""
+    new = torch.stack([_by_head(key, sight), _by_head(value, sight)], dim=2)  # [S, G, 2, H, T, D]
+    raw(kept)[sight.slots.own.long()] = raw(stored(new, kept.dtype))
+
+
+def attend_kept(query: Tensor, kept: Tensor, sight: Sight, distance_scores: Tensor | None = None) -> Tensor:
+    """Attend to all pages of each slot's stream, its own being written; see `attend`."""
+    table = sight.slots.table[:, : sight.pages].long()
     seen = raw(kept)[table].view(kept.dtype).float()  # [S, P, G, 2, H, T, D]
     keys, values = seen.permute(3, 0, 2, 4, 1, 5, 6).flatten(4, 5).unbind(0)  # [S, G, H, P * T, D]
-    scores = parted(query).float() @ keys.transpose(-1, -2)
+    scores = _by_head(query, sight).float() @ keys.transpose(-1, -2)
     if distance_scores is not None:
         scores = scores + _by_key(distance_scores, sight)[:, None]
     scores = scores / math.sqrt(query.shape[-1])
     weights = scores.masked_fill(~_visible(sight)[:, None, None, None], float("-inf")).softmax(dim=-1)
     mixed = weights @ values  # [S, G, H, T, D]
     return mixed.permute(1, 0, 3, 2, 4).flatten(1, 2).flatten(2).to(query.dtype)
+
+
+def _by_head(x: Tensor, sight: Sight) -> Tensor:
+    """[G, N, H, D] -> [S, G, H, T, D]"""
+    return x.unflatten(1, (sight.slots.count, sight.block)).permute(1, 0, 3, 2, 4)
 
 
 def _visible(sight: Sight) -> Tensor:

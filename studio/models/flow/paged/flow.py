@@ -21,7 +21,7 @@ from studio.models.flow.estimator import CausalConditionalDecoder
 from studio.models.flow.flow import Flow
 from studio.models.flow.layers import windows
 from studio.models.flow.paged.attention import Sight
-from studio.models.flow.paged.estimator import JoinedEstimator, euler
+from studio.models.flow.paged.estimator import FusedEstimator, JoinedEstimator, euler
 from studio.models.flow.paged.graphs import Graphs
 from studio.models.flow.paged.pool import RESERVED, PagedRate, PagePool
 from studio.models.flow.paged.slots import LONGEST_PAGES, BlockSlot, Ints, SlotBuffer
@@ -43,6 +43,8 @@ from studio.models.flow.stream import Turn, turns_of
 LANES = 2
 PAGE_BUCKETS = (8, 16, 32, 64, 128, LONGEST_PAGES)
 """How many pages the encoder's graphs look at; the solve's follow each stream's own number."""
+FUSED_SLOTS = 16
+"""Most slots of a pack whose products are our own kernels; see `FusedEstimator`. Not measured yet."""
 ENCODER_WORK = 2048
 """Slots times pages in one graph of the encoder: bounds the scores of distances, 164 MB at full size."""
 
@@ -85,6 +87,7 @@ class PagedFlow:
              compute: type that the estimator computes in; the state of the solve, the flow times, guidance and the
              encoder stay float32. CosyVoice3's estimator mixes types by itself and takes float32 alone.
              max_slots: most blocks in one graph; a step with more takes several.
+             fused_slots: up to so many slots the products of transformers are our own kernels; on a GPU not in float32.
     """
 
     def __init__(
@@ -95,6 +98,7 @@ class PagedFlow:
         storage: torch.dtype = torch.float32,
         compute: torch.dtype = torch.float32,
         max_slots: int = 128,
+        fused_slots: int = FUSED_SLOTS,
     ) -> None:
         if isinstance(flow.config, DitConfig) and compute != torch.float32:
             raise ValueError("the estimator of CosyVoice3 computes in float32 alone")
@@ -124,6 +128,9 @@ class PagedFlow:
                 estimator = copy.deepcopy(estimator).to(compute)
             joined = isinstance(estimator, CausalConditionalDecoder)
             self._estimator = JoinedEstimator(estimator) if joined else estimator
+            ours = joined and (device.type == "cpu" or compute.itemsize == 2)
+            self._fused = FusedEstimator(estimator) if ours else self._estimator
+            self._fused_slots = fused_slots
             features = flow.estimator.time_features(flow_times(flow.steps).to(device)[:-1])
             self._times = [[f[step : step + 1].to(compute) for f in features] for step in range(flow.steps)]
 
@@ -176,13 +183,18 @@ class PagedFlow:
         """
         self._slots.load([], self._buckets[-1])
         for done, slots in enumerate(reversed(self._buckets), 1):
-            self.graphs.capture(("solve", slots), partial(self._solve, slots, LONGEST_PAGES))
+            self.capture_solve(slots)
             for pages in reversed(PAGE_BUCKETS):
                 if slots <= self._most_slots(pages):
                     self.graphs.capture(("encode", slots, pages), partial(self._encode, slots, pages))
             progress(done / len(self._buckets))
         if self.device.type == "cuda":
             torch.cuda.empty_cache()  # what the runs before each capture took
+
+    @torch.inference_mode()
+    def capture_solve(self, slots: int) -> None:
+        """Capture the solve's graph for a bucket of slots, if it is not there yet."""
+        self.graphs.capture(("solve", slots), partial(self._solve, slots, LONGEST_PAGES))
 
     def stages(self, slots: int, pages: int) -> dict[str, Callable[[], None]]:
         """For measuring: each stage by itself, on as many slots of the last step as a bucket has."""
@@ -327,10 +339,11 @@ class PagedFlow:
         sight = Sight(slots, slots.frames_here, BLOCK_FRAMES, pages)
         views = [PagedView(self.pool.stores[2], sight, self._distances, step) for step in range(self.steps)]
 
+        estimator = self._fused if count <= self._fused_slots else self._estimator
         x = noise
         for step in range(self.steps):
             given_x = x.to(self.compute).expand(LANES, -1, -1)
-            velocities = self._estimator(given_x, conditions, self._times[step], views[step])
+            velocities = estimator(given_x, conditions, self._times[step], views[step])
             x = self._euler(x, velocities, self._lengths[step], self.flow.guidance)
         self._mel[:rows].copy_(x)
 

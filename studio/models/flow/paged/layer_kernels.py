@@ -13,7 +13,7 @@ ROWS = 4
 
 
 @triton.jit
-def _norm(value, inside, weight, bias, column, channels, eps):
+def norm_of(value, inside, weight, bias, column, channels, eps):
     mean = tl.sum(value, 1) / channels
     centred = tl.where(inside, value - mean[:, None], 0.0)
     variance = tl.sum(centred * centred, 1) / channels
@@ -36,7 +36,7 @@ def _add_norm(
     if ADDED:
         value += tl.load(added + place, mask=inside, other=0.0).to(tl.float32)
         tl.store(total + place, value.to(total.dtype.element_ty), mask=inside)
-    out = _norm(value, inside, weight, bias, column, channels, eps)
+    out = norm_of(value, inside, weight, bias, column, channels, eps)
     tl.store(normed + place, out.to(normed.dtype.element_ty), mask=inside)
 
 
@@ -49,7 +49,7 @@ def _norm_mish(
     inside = (row < rows)[:, None] & (column < channels)[None, :]
     place = row[:, None] * channels + column[None, :]
     value = tl.load(x + place, mask=inside, other=0.0).to(tl.float32)
-    value = _norm(value, inside, weight, bias, column, channels, eps)
+    value = norm_of(value, inside, weight, bias, column, channels, eps)
     power = tl.exp(tl.minimum(value, 20.0))  # beyond, the tangent is 1 in float32
     double = power * (power + 2.0)
     value = value * (double / (double + 2.0))

@@ -30,32 +30,41 @@ class PagedView:
 
     def __init__(self, store: RateStore, sight: Sight, distances: Distances, step: int = 0) -> None:
         self._store = store
-        self._sight = sight
+        self.sight = sight
         self._distances = distances
         self._step = step
         on_gpu = store.keys_values.device.type == "cuda"
         if on_gpu:
-            from studio.models.flow.paged import kernels
+            from studio.models.flow.paged import attention_kernels, window_kernels
 
-            self._window, self._attend = kernels.window, kernels.attend
+            self._window = window_kernels.window
+            self._attend, self._attend_kept = attention_kernels.attend, attention_kernels.attend_kept
         else:
-            self._window, self._attend = attention.window, attention.attend
+            self._window = attention.window
+            self._attend, self._attend_kept = attention.attend, attention.attend_kept
 
     def positions(self, x: Tensor) -> Tensor:
-        block = self._sight.block
+        block = self.sight.block
         frame = torch.arange(block, device=x.device)
-        return (self._sight.slots.block[:, None] * block + frame).flatten().float()
+        return (self.sight.slots.block[:, None] * block + frame).flatten().float()
 
     def window(self, x: Tensor, taps: int, slot: int) -> Tensor:
-        return self._window(x, self._store.edges[slot][self._step], self._sight, taps)
+        return self._window(x, self._store.edges[slot][self._step], self.sight, taps)
+
+    def kept(self, slot: int) -> Tensor:
+        """Keys and values of one layer in all pages: [P, G, 2, H, T, D]."""
+        return self._store.keys_values[self._step, slot]
 
     def attend(self, qkv: Tensor, slot: int) -> Tensor:
         query, key, value = qkv.unbind(2)
-        return self._attend(query, key, value, self._store.keys_values[self._step, slot], self._sight, None)
+        return self._attend(query, key, value, self.kept(slot), self.sight, None)
+
+    def attend_kept(self, query: Tensor, slot: int) -> Tensor:
+        """`attend` once keys and values are in the slots' own pages: [G, N, H, D] -> [G, N, H * D]."""
+        return self._attend_kept(query, self.kept(slot), self.sight, None)
 
     def attend_relative(self, layer: RelativeHeads, qkv: Tensor) -> Tensor:
         query, key, value = qkv.unbind(2)
-        distances = self._distances.of(layer, self._sight.pages, self._sight.block)
+        distances = self._distances.of(layer, self.sight.pages, self.sight.block)
         scores = (query + layer.pos_bias_v)[0].transpose(0, 1) @ distances.transpose(-1, -2)  # [H, N, R]
-        kept = self._store.keys_values[self._step, layer.slot]
-        return self._attend(query + layer.pos_bias_u, key, value, kept, self._sight, scores)
+        return self._attend(query + layer.pos_bias_u, key, value, self.kept(layer.slot), self.sight, scores)
