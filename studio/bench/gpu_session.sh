@@ -5,6 +5,7 @@
 #   folder           a checkpoint of the official size in the official layout, 3.5 GB, into $WORK/official
 #   table            first audio and sound a second at 1 to 128 streams, waterfall and growth curve, from one start
 #   waterfall growth these parts of it alone
+#   solve            launches and milliseconds of a solve: our own products and the library's, and splits of the keys
 #   flow vocoder     milliseconds of a step of each by rows, without the studio around them
 #   profile          kernels, launches and busy share of a token2wav step of 1 and 32 rows
 #   ras              microseconds of the sampling law's step, its kernel against torch, and whether they draw the same
@@ -89,6 +90,12 @@ inside() {
 table() { inside 420 --parts http,engine,growth; }
 waterfall() { inside 300 --parts http; }
 growth() { inside 300 --parts growth; }
+
+solve() {
+  local few=(); [ "$DEVICE" = cuda ] || few=(--slots 1,2 --seconds 2,4 --splits '1:1,2' --repeat 1)
+  within 150 "$PY" -m studio.bench.flow_solve --device "$DEVICE" --size "${SIZE/small/mini}" "${few[@]}" --commit "$COMMIT" \
+    --out "$OUT/solve.jsonl"
+}
 
 flow() {
   within 150 "$PY" -m studio.bench.flow_step --device "$DEVICE" --size "${SIZE/small/mini}" --out "$OUT/flow.jsonl"
