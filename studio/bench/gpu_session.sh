@@ -27,7 +27,7 @@ set -uo pipefail
 SITE=${SITE:-/tmp/site}; WORK=${WORK:-/tmp/gpu}; OUT=${OUT:-$WORK/out}; PY=$(command -v "${PYTHON:-python3}")
 [[ $PY = /* ]] || PY=$PWD/$PY  # pip runs in another folder
 DEVICE=${DEVICE:-cuda}; SIZE=${SIZE:-full}; CARRY=${CARRY:-.carry/gpu}; COMMIT=${COMMIT:-}
-export PYTHONPATH=$SITE:$PWD${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1
+export PATH=$PATH:$SITE/bin PYTHONPATH=$SITE:$PWD${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1
 mkdir -p "$WORK/cache" "$OUT"
 OFFICIAL=(--model-dir "$WORK/official" --cache-dir "$WORK/cache" --device "$DEVICE")
 TIMED=(--model-dir "$WORK/timed" --cache-dir "$WORK/cache" --device "$DEVICE")
@@ -49,7 +49,7 @@ pack() {
   local to=${1:-$CARRY} made; mkdir -p "$to/whl"; to=$(cd "$to" && pwd); made=$(mktemp -d)
   "$PY" -m tests.official_layout "$made" small && cp "$made"/*.onnx "$to/"; rm -rf "$made"
   # Pinned as in requirements-cpu.lock; pip writes into the folder that it stands in, so it stands elsewhere.
-  local names='httpx httpcore h11 anyio click prometheus-client psutil soxr websockets wetext contractions textsearch anyascii pyahocorasick kaldifst pyloudnorm pypinyin PyJWT cryptography'
+  local names='httpx httpcore h11 anyio click prometheus-client psutil soxr websockets wetext contractions textsearch anyascii pyahocorasick kaldifst pyloudnorm pypinyin PyJWT cryptography py-spy'
   local lock=$PWD/requirements-cpu.lock name pins=()
   for name in $names; do pins+=("$(grep -iE "^${name//[-_]/[-_]}==" "$lock" | sed 's/ .*//' | grep . || echo "$name")"); done
   (cd "$to/whl" && "$PY" -m pip download -q --no-deps --only-binary=:all: --python-version 3.12 "${pins[@]}")
@@ -125,7 +125,7 @@ lm() {
 variants() {
   local failed=0
   variant all 120 --set lm_graphs=all --streams "$LM_STREAMS" --check || failed=1
-  variant decode 140 --streams "$LM_STREAMS" --check --beside-rows "${LM_ROWS%%,*}" --beside-streams "$LM_BESIDE" --split || failed=1
+  variant decode 140 --streams "$LM_STREAMS" --check --beside-rows "${LM_ROWS%%,*}" --beside-streams "$LM_BESIDE" --split --stacks || failed=1
   variant mps 150 --set gpu_sharing=mps --streams "${LM_BESIDE##*,}" --beside-rows "$LM_ROWS" --beside-streams "${LM_BESIDE##*,}" \
     --ways default,later || failed=1
   variant sync 70 --set async_scheduling=false --streams "$LM_STREAMS" || failed=1

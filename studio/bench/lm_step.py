@@ -26,6 +26,7 @@ from studio.bench.figures import percentile, table
 from studio.bench.rows import Out, Row
 from studio.bench.seeds import add_model, prompts_of
 from studio.bench.service import ROOT, cores, gpu_bytes, show_workers
+from studio.bench.stacks import sampled
 from studio.bench.texts import BY_SECONDS
 from studio.bench.voicing_load import VoicingLoad, drawn_voice
 from studio.engine.lm_client import SpeechLMClient
@@ -67,6 +68,7 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--split", action="store_true", help="beside once more with cores of its own for each")
     parser.add_argument("--check", action="store_true", help="compare the law of a step with that of a prompt")
+    parser.add_argument("--stacks", action="store_true", help="where the LM's processes are found, if py-spy is there")
     parser.add_argument("--label", default="", help="name of a variant, whose rows are none of the table")
     parser.add_argument("--seconds", type=float, default=4.0, help="of each load of token2wav alone")
     parser.add_argument(
@@ -127,6 +129,8 @@ async def alone(args: argparse.Namespace, lm_worker: WorkerProcess, prompts: Seq
         out.add(row | host.row)
     if args.check:
         out.add(await law_error(lm_worker, prompts))
+    if args.stacks:
+        await stacks(lm_worker, prompts[: args.streams[-1]], args, out)
 
 
 async def beside(
@@ -147,10 +151,26 @@ async def beside(
         out.add(voicing.row() | {"lm_streams": 0})
         for streams in args.beside_streams:
             await both(args, lm_worker, voicing, prompts[:streams], host, out)
+    if args.stacks:
+        async with loads[0].running():
+            await stacks(lm_worker, prompts[: args.beside_streams[-1]], args, out)
     if args.split:
         with split(list(host.pids.values())):
             apart = replace(out, conditions=out.conditions | {"cores": "split"})
             await both(args, lm_worker, loads[0], prompts[: args.beside_streams[-1]], host, apart)
+
+
+async def stacks(
+    lm_worker: WorkerProcess, prompts: Sequence[LmPrompt], args: argparse.Namespace, out: Out
+) -> None:
+    """What vLLM's engine process and the worker before it are found in while so many requests run."""
+    speaking = asyncio.create_task(stepped(SpeechLMClient(lm_worker), prompts, args.tokens, args.seconds + 1))
+    try:
+        for name, pid in (("engine", lm_worker.state.facts["engine_pids"][0]), ("worker", pid_of(lm_worker))):
+            if found := await sampled(pid, args.seconds / 2):
+                out.add({"stacks": name, "lm_streams": len(prompts), **found})
+    finally:
+        await speaking
 
 
 async def both(
@@ -308,7 +328,7 @@ def main(argv: Sequence[str]) -> int:
     except StudioError as error:
         failed = str(error)
         out.add({"failed": failed})
-    print(table(out.rows))
+    print(table([row for row in out.rows if "stacks" not in row]))
     print(f"gpu_bytes: {gpu_bytes()}")
     return 1 if failed else 0
 

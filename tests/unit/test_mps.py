@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from studio.doctor.machine import sharing_finding
 from studio.engine.mps import CONTROL, gpu_sharing
 from studio.errors import SettingsError
 
@@ -142,6 +143,14 @@ def test_a_machine_without_the_program_says_so(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SettingsError, match="is not installed"), gpu_sharing("mps", tmp_path, "cuda"):
         pass
+
+
+def test_the_doctor_says_whether_it_is_there(
+    control: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert sharing_finding().verdict == "ok" and CONTROL in sharing_finding().detail
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert sharing_finding().verdict == "note"
 
 
 def test_a_path_too_long_for_a_pipe_is_refused_before_anything_starts(control: Path, tmp_path: Path) -> None:
