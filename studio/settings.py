@@ -87,7 +87,7 @@ class Settings(BaseModel):
     max_num_batched_tokens: int = knob(4096, "Tokens of one LM step, prompts included.", group="lm", unit="tokens", ge=64, le=65536)
     block_size: int = knob(32, "Tokens of one KV cache block; a multiple of 32 on the CPU.", group="lm", unit="tokens", ge=16, le=128)
     enforce_eager: bool = knob(False, "Run the LM without CUDA graphs; always so on the CPU.", group="lm")
-    lm_graphs: Literal["decode", "all"] = knob("decode", "Which steps of the LM run as whole CUDA graphs: those of further tokens, or all, so that prompts do not hold up other requests; all needs a Hopper GPU, and is decode elsewhere.", group="lm")
+    lm_graphs: Literal["decode", "pieces", "all"] = knob("decode", "Which steps of the LM run as CUDA graphs. decode: those of further tokens; pieces: prompts too, in pieces between attentions, so that they hold up other requests for less; all: whole steps of any make, on a Hopper GPU, and decode elsewhere. pieces and all were not run by us.", group="lm")
     async_scheduling: bool = knob(False, "Plan the LM's next step while the GPU computes this one: the same tokens, sooner; a CPU has no use for it.", group="lm", on_gpu=True)
     batch_invariant: bool = knob(False, "A seed seldom gives other tokens on a GPU (compute capability 8.0 or more) beside other requests, by vLLM's batch invariance; slower. A CPU needs no such thing.", group="lm")
     enable_prefix_caching: bool = knob(True, "Keep the KV cache of prompts, so that a voice that speaks again is not read again.", group="lm")

@@ -34,7 +34,7 @@ METRICS_NAME = "speech-lm"
 """What vLLM's metrics call the model; else they would tell where its folder is."""
 
 Device = Literal["cpu", "cuda"]
-LmGraphs = Literal["decode", "all"]
+LmGraphs = Literal["decode", "pieces", "all"]
 
 STREAM_INTERVAL = 6
 """On a GPU the engine tells of a request's 1st, 7th, 13th ... token and of its last, each time of all since.
@@ -113,6 +113,7 @@ def prepare_process(options: EngineOptions) -> None:
         "VLLM_PLUGINS": "cosyvoice_studio",  # ours alone; looking for LoRA adapters costs imports
         "VLLM_USE_V2_MODEL_RUNNER": "0",  # the newer runner has another interface for logits processors
         "VLLM_USE_FLASHINFER_SAMPLER": "0",  # our processor draws; vLLM is left to take the one score that is left
+        "VLLM_USE_BREAKABLE_CUDAGRAPH": str(int(options.device == "cuda" and options.lm_graphs == "pieces")),
         "VLLM_BATCH_INVARIANT": str(int(options.device == "cuda" and options.batch_invariant)),
     })  # fmt: skip
     if options.device == "cpu":
@@ -235,26 +236,30 @@ def engine_arguments(model: Path, options: EngineOptions, has_bfloat16: bool = T
 
 
 def graph_arguments(options: EngineOptions) -> dict[str, Any]:
-    """Which steps are whole graphs, without torch.compile: 9 s to start in place of 119 s, and no slower after.
+    """Which steps are graphs, without torch.compile: 9 s to start in place of 119 s, and no slower after.
 
-    "all": where the attention is FlashAttention 3 (Hopper); elsewhere vLLM itself takes graphs of decode steps alone.
-    Its keys are not split among blocks: a speech has a few hundred, and the kernel that adds up splits would be
-    launched for as many queries as the graph has tokens, for each of its rows.
+    "decode": whole steps of one token a request. "pieces": prompts too, in a graph before and behind each attention,
+    which is launched as the step is (vLLM's breakable graphs; `prepare_process` sets their variable). "all": steps of
+    any make, where the attention is FlashAttention 3 (Hopper); elsewhere vLLM itself goes back to "decode".
     """
     if options.lm_graphs == "decode":
         sizes, mode = graph_sizes(options.max_num_seqs, options.max_num_seqs), "FULL_DECODE_ONLY"
-    else:
-        # A capture lets each row have as many keys as the step has tokens: beyond max_model_len it would read past
-        # the table of blocks.
-        most = min(options.max_num_batched_tokens, options.max_model_len)
-        sizes, mode = graph_sizes(options.max_num_seqs, most), "FULL"
-    config = {"mode": 0, "cudagraph_mode": mode, "cudagraph_capture_sizes": sizes}
-    if options.lm_graphs == "decode":
-        return {"compilation_config": config}
-    return {
-        "compilation_config": config, "worker_cls": GRAPHED_WORKER,
+        return {"compilation_config": _graph_config(mode, sizes)}
+    # A capture lets each row have as many keys as the step has tokens: beyond max_model_len it would read past the
+    # table of blocks.
+    most = min(options.max_num_batched_tokens, options.max_model_len)
+    mode = "FULL" if options.lm_graphs == "all" else "FULL_AND_PIECEWISE"
+    arguments: dict[str, Any] = {
+        "compilation_config": _graph_config(mode, graph_sizes(options.max_num_seqs, most)),
+        # Keys are not split among blocks, of which a speech has a few hundred: splits take memory for each token of
+        # a step, and the kernel that adds them up is launched for as many queries as a graph has tokens, in each row.
         "attention_config": {"flash_attn_max_num_splits_for_cuda_graph": 1},
     }  # fmt: skip
+    return arguments | ({"worker_cls": GRAPHED_WORKER} if options.lm_graphs == "all" else {})
+
+
+def _graph_config(mode: str, sizes: list[int]) -> dict[str, Any]:
+    return {"mode": 0, "cudagraph_mode": mode, "cudagraph_capture_sizes": sizes}
 
 
 def graph_sizes(max_num_seqs: int, most: int) -> list[int]:

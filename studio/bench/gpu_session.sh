@@ -124,6 +124,7 @@ lm() {
 # Each variant in its own time; a row names its variant, how token2wav was started (way), and the cores used and withheld.
 variants() {
   local failed=0
+  variant pieces 120 --set lm_graphs=pieces --streams "$LM_STREAMS" --check || failed=1
   variant all 120 --set lm_graphs=all --streams "$LM_STREAMS" --check || failed=1
   variant decode 140 --streams "$LM_STREAMS" --check --beside-rows "${LM_ROWS%%,*}" --beside-streams "$LM_BESIDE" --split --stacks || failed=1
   variant mps 150 --set gpu_sharing=mps --streams "${LM_BESIDE##*,}" --beside-rows "$LM_ROWS" --beside-streams "${LM_BESIDE##*,}" \

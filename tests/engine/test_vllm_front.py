@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from dataclasses import fields
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from typing import get_args
 
 import pytest
 
-from studio.backends.vllm_compat import STREAM_INTERVAL, EngineOptions, engine_arguments
+from studio.backends.vllm_compat import (
+    STREAM_INTERVAL,
+    EngineOptions,
+    LmGraphs,
+    engine_arguments,
+    graph_arguments,
+)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +56,8 @@ def test_a_gpu_s_groups_of_tokens_lose_none_and_their_end_does_not_wait(length, 
 
 
 @pytest.mark.parametrize(
-    "options", [EngineOptions("cpu"), EngineOptions("cuda"), EngineOptions("cuda", lm_graphs="all")]
+    "options",
+    [EngineOptions("cpu"), *(EngineOptions("cuda", lm_graphs=graphs) for graphs in get_args(LmGraphs))],
 )
 def test_every_argument_is_one_of_this_vllm(options):
     from vllm.config import AttentionConfig, CompilationConfig, CUDAGraphMode
@@ -82,3 +90,39 @@ def test_flash_attention_is_never_told_of_one_query_where_it_would_lay_its_plan_
         ("flash_attn_varlen_func", ("q",), {"max_seqlen_q": 2, "causal": True}),
         ("flash_attn_varlen_func", (), {"max_seqlen_q": 150}),
     ]
+
+
+@pytest.mark.parametrize(
+    ("graphs", "support", "of_prompts"),
+    [
+        ("decode", "ALWAYS", ("NONE", 213)),
+        ("pieces", "ALWAYS", ("PIECEWISE", 224)),
+        ("pieces", "UNIFORM_BATCH", ("PIECEWISE", 224)),
+        ("all", "ALWAYS", ("FULL", 224)),
+        ("all", "UNIFORM_BATCH", ("NONE", 213)),
+    ],
+)
+def test_steps_are_dispatched_to_graphs_as_the_setting_says(monkeypatch, graphs, support, of_prompts):
+    """support: of the attention; FlashAttention 3 has graphs ALWAYS, others of steps that are all alike."""
+    monkeypatch.setenv("VLLM_USE_BREAKABLE_CUDAGRAPH", str(int(graphs == "pieces")))
+    from vllm.config import CompilationConfig
+    from vllm.v1.attention.backend import AttentionCGSupport
+    from vllm.v1.cudagraph_dispatcher import CudagraphDispatcher
+
+    config = CompilationConfig(**graph_arguments(EngineOptions("cuda", lm_graphs=graphs))["compilation_config"])
+    config.set_splitting_ops_for_v1("", 1)
+    config.max_cudagraph_capture_size = config.cudagraph_capture_sizes[-1]
+    scheduler = SimpleNamespace(max_num_seqs=128)
+    about = SimpleNamespace(
+        compilation_config=config, num_speculative_tokens=0, lora_config=None, scheduler_config=scheduler
+    )
+    dispatcher = CudagraphDispatcher(about)
+    mode = config.resolve_cudagraph_mode_and_sizes(AttentionCGSupport[support], "attention", 1)
+    dispatcher.initialize_cudagraph_keys(mode, 1)
+
+    def dispatched(tokens, alike):
+        mode, graph = dispatcher.dispatch(tokens, alike)
+        return mode.name, graph.num_tokens
+
+    assert [dispatched(n, True) for n in (1, 8, 12)] == [("FULL", 1), ("FULL", 8), ("FULL", 16)]
+    assert dispatched(213, False) == of_prompts

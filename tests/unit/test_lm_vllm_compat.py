@@ -53,6 +53,20 @@ def test_all_steps_as_graphs_are_as_long_as_a_step_may_be_and_as_the_table_of_bl
         assert arguments["attention_config"] == {"flash_attn_max_num_splits_for_cuda_graph": 1}
 
 
+def test_prompts_in_pieces_are_graphs_that_break_at_the_attention(monkeypatch):
+    told = {}
+    monkeypatch.setattr(vllm_compat, "installed_version", lambda: ("vllm", (0, 26)))
+    monkeypatch.setattr(vllm_compat.os, "environ", told)
+    for graphs, breaks in (("decode", "0"), ("all", "0"), ("pieces", "1")):
+        options = EngineOptions("cuda", lm_graphs=graphs)
+        vllm_compat.prepare_process(options)
+        assert told["VLLM_USE_BREAKABLE_CUDAGRAPH"] == breaks
+    arguments = vllm_compat.engine_arguments(FOLDER, options)
+    config = arguments["compilation_config"]
+    assert (config["mode"], config["cudagraph_mode"]) == (0, "FULL_AND_PIECEWISE")
+    assert max(config["cudagraph_capture_sizes"]) == 4096 and "worker_cls" not in arguments
+
+
 def test_no_step_is_padded_by_more_than_a_quarter():
     sizes = vllm_compat.graph_sizes(128, 4096)
     assert sizes[:4] == [1, 2, 4, 8] and sizes[-1] == 4096 and len(sizes) < 40
