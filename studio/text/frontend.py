@@ -23,6 +23,7 @@ from studio.text.segment import SegmentLimits, cut
 from studio.text.tokenize import COSYVOICE3_SOUNDS, END_OF_PROMPT, load_tokenizer, text_ids
 
 CACHED_TEXTS = 32
+CACHED_TRANSCRIPTS = 256
 OPENING_3 = "You are a helpful assistant."
 """What every prompt of CosyVoice3 begins with."""
 TAG_3 = re.compile("|".join((normalizing.TAG.pattern, *map(re.escape, COSYVOICE3_SOUNDS))))
@@ -53,6 +54,7 @@ class TextFrontend:
         self._limits = limits or SegmentLimits()
         self._language = ""
         self._readings = {"": self}
+        self._transcript_ids = lru_cache(maxsize=CACHED_TRANSCRIPTS)(self._read_transcript)
         self._cache_segments()
 
     def _cache_segments(self) -> None:
@@ -153,12 +155,13 @@ class TextFrontend:
             opening = f"{OPENING_3} " if self._version == 3 else ""
             return text_ids(self._tokenizer, opening + instruction.strip() + END_OF_PROMPT)
         opening_ids = text_ids(self._tokenizer, OPENING_3 + END_OF_PROMPT) if self._version == 3 else ()
-        text = self._normalised(request.voice.prompt_text) if request.mode == "zero_shot" else ""
-        if not text:
-            return opening_ids
-        if self._kind == "raw":
-            return opening_ids + text_ids(self._tokenizer, text)  # no mark is added to a transcript, as in training
-        return opening_ids + self._segment(text).token_ids
+        return opening_ids + (self._transcript_ids(request.voice.prompt_text) if request.mode == "zero_shot" else ())
+
+    def _read_transcript(self, transcript: str) -> tuple[int, ...]:
+        if not (text := self._normalised(transcript)):
+            return ()
+        # No mark is added to a transcript, as in training.
+        return text_ids(self._tokenizer, text) if self._kind == "raw" else self._segment(text).token_ids
 
     def lead(self, prompt_ids: Sequence[int]) -> int:
         """How many of the prompt's ids stand before all turns of the interleaved mode: CosyVoice3's opening."""
@@ -189,7 +192,8 @@ class TextFrontend:
         """The first word in a script that the spoken front end has no sounds for; raw text goes to the model."""
         if self._kind == "raw":
             return None
-        return next((word[:40] for word in text.split() if any(map(_is_foreign_letter, word))), None)
+        words = () if text.isascii() else text.split()
+        return next((word[:40] for word in words if any(map(_is_foreign_letter, word))), None)
 
     def _segment(self, piece: str) -> Segment:
         # A piece that stops without a mark is read on as if words were missing.

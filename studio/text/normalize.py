@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import unicodedata
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from studio.speech import SOUND_TAGS
@@ -31,6 +31,8 @@ _VERSION = re.compile(r"(?<![\d.])\d+(?:\.\d+){2,}(?![\d.]*\d)")
 """A number with several dots, such as 1.2.3; the grammars read two of its parts as one number."""
 _POINT = {"en": " point ", "zh": "点", "ja": "点"}
 """What is said for the dot; the languages that have a grammar. In others the model reads numbers itself."""
+_WORD_EN = r"(?:[A-Z]?[a-z]+|[AI])(?:'[a-z]+)*[,;:?!.]?"
+_WORDS_EN = re.compile(f"{_WORD_EN}(?: {_WORD_EN})*")
 _ODD_FOR_ENGLISH = re.compile(r"[^\w\s.,;:!?'\"$€£%&@/+=-]|_")
 
 
@@ -45,6 +47,8 @@ def normalize(text: str, tags: re.Pattern[str] = TAG, language: str = "") -> str
 
 def clean(text: str) -> str:
     """Full-width letters and digits made plain; control signs, private signs and pictures gone; NFC."""
+    if text.isascii() and text.isprintable():
+        return text
     plain = "".join(map(_plainer, text))
     kept = (" " if c in "\t\r\n\v\f\u2028\u2029\u00a0\u3000" else c for c in unicodedata.normalize("NFC", plain))
     return _PICTURE.sub(" ", "".join(c for c in kept if unicodedata.category(c) not in {"Cc", "Cf", "Co", "Cs", "Cn"}))
@@ -114,7 +118,7 @@ def _read_sentence(sentence: str, language: str) -> str:
 def _by_grammar(language: str, text: str) -> str:
     """One piece by wetext, blanks at its ends kept. The English grammar refuses signs that it has no name for."""
     core = text.strip()
-    if not core or only_marks(core):
+    if not core or only_marks(core) or (language == "en" and _stays(core)):
         return text
     plainer = re.sub(r"\s+", " ", _ODD_FOR_ENGLISH.sub(" ", core)).strip()
     for attempt in (core, plainer):
@@ -125,6 +129,20 @@ def _by_grammar(language: str, text: str) -> str:
         return text.replace(core, read, 1)
     logger.debug("no grammar fits a piece of %d characters; it is left as typed", len(core))
     return text
+
+
+def _stays(text: str) -> bool:
+    """Whether the English grammar would leave a text as it is, told without it: it takes 3 ms for a sentence.
+
+    It changes no word in lower case, whatever stands beside it, and reads others by themselves ("Mr", "Sat"), but for
+    those in capitals ("Arlington, MA"): found with a lexicon of 186,000 words and 24,500 sentences without digits.
+    """
+    return bool(_WORDS_EN.fullmatch(text)) and all(word.islower() or _word_stays(word) for word in text.split(" "))
+
+
+@lru_cache(maxsize=10_000)
+def _word_stays(word: str) -> bool:
+    return bool(_grammar("en").normalize(word) == word)
 
 
 @cache

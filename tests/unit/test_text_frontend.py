@@ -9,6 +9,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from studio.backends.fake import voice_prompt
 from studio.errors import CheckpointError, InvalidRequest
 from studio.speech import SynthesisRequest
+from studio.text import normalize as normalizing
 from studio.text.frontend import TextFrontend
 from studio.text.tokenize import COSYVOICE2_SPECIAL, load_tokenizer, text_ids
 
@@ -52,6 +53,17 @@ def test_pauses_together_are_bounded(frontend: TextFrontend) -> None:
 def test_prompt_text_is_read_by_the_same_rules(frontend: TextFrontend) -> None:
     assert frontend.prompt_ids(SynthesisRequest("", voice_prompt("", 9, "hello 3."))) == (1, 3, 4)
     assert frontend.prompt_ids(SynthesisRequest("", voice_prompt("", 9, ""))) == ()
+
+
+def test_transcript_is_read_once_for_all_requests(frontend: TextFrontend, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = frontend.prompt_ids(SynthesisRequest("one", voice_prompt("anna", 9, "hello 3.")))
+    monkeypatch.setattr(normalizing, "normalize", no_grammar)
+    assert frontend.prompt_ids(SynthesisRequest("two", voice_prompt("bob", 9, "hello 3."))) == ids
+    assert frontend.reading("zh").prompt_ids(SynthesisRequest("", voice_prompt("", 9, "hello 3."))) == ids
+
+
+def no_grammar(*_: object) -> str:
+    raise AssertionError("it was read already")
 
 
 def test_cross_lingual_and_preset_speech_have_no_text_before_them(frontend: TextFrontend) -> None:

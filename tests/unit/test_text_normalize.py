@@ -1,6 +1,9 @@
 """Text as typed to text as spoken."""
 
+import re
+
 import pytest
+from wetext import Normalizer
 
 from studio.text.normalize import clean, normalize, only_marks
 
@@ -18,6 +21,23 @@ from studio.text.normalize import clean, normalize, only_marks
 )
 def test_numbers_and_dates_are_written_out_in_the_language_around_them(typed: str, spoken: str) -> None:
     assert normalize(typed) == spoken
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The quick brown fox jumps over the lazy dog, and then it runs away.",
+        "I'm sure that Mr. Fox met Mrs Hound on Sat morning in Arlington, MA at the HVAC shop.",
+        "Chapter II: vs. the etc. of Jan. and Feb. a.m. or p.m.",
+        "Is it so? Yes! He went; she stayed: all was well.",
+        "well-known words (in brackets) and an em dash - here",
+    ],
+)
+def test_english_words_are_read_as_the_grammar_alone_reads_them(text: str) -> None:
+    """The shortcut past the grammar must not be seen."""
+    pieces = re.split(r"(?<=[.!?])(?=\s)", text)
+    alone = " ".join(Normalizer(lang="en", operator="tn").normalize(piece) for piece in pieces)
+    assert normalize(text) == alone
 
 
 @pytest.mark.parametrize("text", ["Don't you think so?", "他啊，呃，好。", "Ärger, naïve, Straße.", 'He said "yes".'])
