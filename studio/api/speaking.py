@@ -31,6 +31,15 @@ from studio.takes.store import Take
 from studio.text.arriving import up_to_a_blank
 
 
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A body with its voice's defaults, that voice, and its text as the voice is to read it."""
+
+    body: SpeechBody
+    voice: Voice
+    read_as: str
+
+
 @dataclass(slots=True)
 class Written:
     """A text that arrived, as it was written and as it was read."""
@@ -67,12 +76,14 @@ class Speaking:
     async def request_of(self, body: SpeechBody, client: str) -> tuple[SynthesisRequest, Voice]:
         """What the engine is asked for, and the voice, with whose defaults it is. Raises as `begin`, but QueueFull."""
         loaded = self.models.get(body.model)
-        body, voice = self._judged(loaded, body)
-        prompt = await loaded.prompts.of(voice)
-        read_as = self.respelled(body.input, voice.id)
-        return synthesis_of(
-            body, prompt, client, loaded.model, read_as if read_as != body.input else ""
-        ), voice
+        judged = self._judged(loaded, body)
+        return await self._asked_for(loaded, judged, client), judged.voice
+
+    async def _asked_for(self, loaded: Loaded, judged: Judged, client: str) -> SynthesisRequest:
+        """What encoding a new voice raises."""
+        body, read_as = judged.body, judged.read_as
+        prompt = await loaded.prompts.of(judged.voice)
+        return synthesis_of(body, prompt, client, loaded.model, read_as if read_as != body.input else "")
 
     def respelled(self, text: str, voice: str) -> str:
         """The text as a voice, by id, is to read it. Raises InvalidRequest if it is too long or broken."""
@@ -86,17 +97,19 @@ class Speaking:
             limit = self._max_text_chars
             raise InvalidRequest("text.too_long", param="input", characters=characters, limit=limit)
 
-    def _judged(self, loaded: Loaded, body: SpeechBody) -> tuple[SpeechBody, Voice]:
+    def _judged(self, loaded: Loaded, body: SpeechBody) -> Judged:
         """The body with its voice's defaults, once all that can be judged before any work is good."""
         voice = voice_of(body, self._store)
         body = with_defaults(body, voice, loaded.model)
         refuse_unmakeable(body, loaded.model)
-        loaded.engine.check(self.respelled(body.input, voice.id))
-        return body, voice
+        read_as = self.respelled(body.input, voice.id)
+        loaded.engine.check(read_as)
+        return Judged(body, voice, read_as)
 
     async def expected_s(self, body: SpeechBody) -> float:
         """For how many seconds it would be spoken, by the rates measured lately. Raises as `begin`, but QueueFull."""
-        body, voice = self._judged(self.models.get(body.model), body)
+        judged = self._judged(self.models.get(body.model), body)
+        body, voice = judged.body, judged.voice
         return (await self.preview(body.input, voice.id, body.speed, body.language, body.model))[1]
 
     async def preview(
@@ -176,12 +189,12 @@ class Speaking:
         EngineDraining, QueueFull; what encoding a new voice raises. Nothing was started then.
         """
         loaded = self.models.get(body.model)
-        self._judged(loaded, body)
+        judged = self._judged(loaded, body)
         loaded.engine.refuse_if_full(client)  # before a clip is encoded for it
-        request, voice = await self.request_of(body, client)
+        request = await self._asked_for(loaded, judged, client)
         stream = await loaded.engine.submit(request)
         if body.keep_take:
-            self._takes.record(stream, request, voice, model=loaded.name)
+            self._takes.record(stream, request, judged.voice, model=loaded.name)
         return stream, request
 
     async def begin_again(self, take: Take) -> tuple[SpeechStream, SynthesisRequest | VoicingRequest]:

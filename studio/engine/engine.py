@@ -27,11 +27,13 @@ from studio.engine.serving import GUESSED_TEXT_IDS, Serving
 from studio.engine.sources import (
     Asking,
     TextFrontend,
+    TokenSource,
     arriving_segments,
     as_they_are,
     of_rows,
     of_segments,
     of_words,
+    segments_of,
 )
 from studio.engine.stats import EngineState, EngineStats, InFlight, Recorder
 from studio.engine.step_cost import Costs, LmMeter, StepCost
@@ -104,6 +106,7 @@ class Engine:
         self._crew = Crew(workers, self._serving.fail_all)
         self._crew.on_ready(self._worker_ready)
         self._text_warming: asyncio.Task[None] | None = None
+        self._warm_observers: list[Callable[[], Awaitable[None]]] = []
 
     async def start(self) -> None:
         """Start the loop and the workers; returns before they are ready."""
@@ -114,6 +117,10 @@ class Engine:
         """Call an observer whenever a worker has become ready, so also after a restart; in the event loop."""
         self._crew.on_ready(observer)
 
+    def on_warm(self, observer: Callable[[], Awaitable[None]]) -> None:
+        """Call an observer once, when all that texts need is loaded: while the last worker starts."""
+        self._warm_observers.append(observer)
+
     async def submit(self, request: SynthesisRequest) -> SpeechStream:
         """Begin to speak; the caller must close the stream.
 
@@ -123,12 +130,18 @@ class Engine:
         text = request.read_as or request.text
         self._text.check(text)
         with self._entered(request.client, urgent=request.quality == "fast") as ticket:
-            # Grammars take up to a second for a long text; the loop must go on voicing others meanwhile.
-            segments = await asyncio.to_thread(self._text.reading(request.language).segments, text)
-            text_ids = sum(len(segment.token_ids) for segment in segments)
-            choice = self._outlook.choice(request, text_ids)
-            sources = of_segments(await self._asking(request, choice), as_they_are(segments))
+            choice, sources, text_ids = await self._planned(request, text)
             return self._serving.begin(request, sources, ticket, choice, text_ids)
+
+    async def _planned(
+        self, request: SynthesisRequest, text: str
+    ) -> tuple[Choice, AsyncIterator[TokenSource], int]:
+        """What is spent on a text that is whole, its rows, and how many ids it has. Raises InvalidRequest text.*."""
+        await self._text_is_warm()
+        segments = await segments_of(self._text.reading(request.language), text)
+        text_ids = sum(len(segment.token_ids) for segment in segments)
+        choice = self._outlook.choice(request, text_ids)
+        return choice, of_segments(self._asking(request, choice), as_they_are(segments)), text_ids
 
     async def submit_arriving(self, request: SynthesisRequest, pieces: AsyncIterator[str]) -> SpeechStream:
         """Begin to speak a text that is still being written; `request.text` is not read.
@@ -138,8 +151,9 @@ class Engine:
         """
         self.refuse_unless_ready()
         with self._entered(request.client, urgent=request.quality == "fast") as ticket:
+            await self._text_is_warm()
             choice = self._outlook.choice(request, GUESSED_TEXT_IDS)
-            asking = await self._asking(request, choice)
+            asking = self._asking(request, choice)
             text = self._text.reading(request.language)
             if request.interleaved:
                 sources = of_words(asking, text, pieces)
@@ -164,8 +178,8 @@ class Engine:
             ticket.leave()
             raise
 
-    async def _asking(self, request: SynthesisRequest, choice: Choice) -> Asking:
-        prompt_ids = await asyncio.to_thread(self._text.prompt_ids, request)
+    def _asking(self, request: SynthesisRequest, choice: Choice) -> Asking:
+        prompt_ids = self._text.prompt_ids(request)  # a transcript is read once, when its voice first speaks
         return Asking(self.lm, request, prompt_ids, EFFORTS[choice.quality], self._rates.is_plausible)
 
     def costs(self, shared: float) -> Costs:
@@ -176,11 +190,7 @@ class Engine:
         """Begin to speak past the line, also while places are held; the caller must close the stream."""
         ticket = Ticket(self._admission, uuid.uuid4().hex[:16], request.client)
         ticket.granted.set()
-        text = self._text.reading(request.language)
-        segments = await asyncio.to_thread(text.segments, request.read_as or request.text)
-        text_ids = sum(len(segment.token_ids) for segment in segments)
-        choice = self._outlook.choice(request, text_ids)
-        sources = of_segments(await self._asking(request, choice), as_they_are(segments))
+        choice, sources, text_ids = await self._planned(request, request.read_as or request.text)
         return Utterance(self._parts, request, sources, ticket, choice, text_ids).stream
 
     def check(self, text: str) -> None:
@@ -333,7 +343,17 @@ class Engine:
         self._token2wav_cost.forget()
         if self._text_warming is None:
             # Not before: until then the page is being loaded, and the first worker leaves a core free.
-            self._text_warming = asyncio.create_task(asyncio.to_thread(self._text.warm))
+            self._text_warming = asyncio.create_task(self._warm_text(), name="warm text")
+
+    async def _warm_text(self) -> None:
+        await asyncio.to_thread(self._text.warm)
+        for observer in self._warm_observers:
+            await observer()
+
+    async def _text_is_warm(self) -> None:
+        """No text is read before: it would load once more what is being loaded."""
+        if self._text_warming is not None and not self._text_warming.done():
+            await asyncio.wait((self._text_warming,))  # whoever leaves does not end it for the others
 
 
 def _unless_down(answer: T | BaseException) -> T | None:

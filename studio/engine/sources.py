@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from studio.engine.generation import IsPlausible, Offer, speak_once, speak_segment
 from studio.engine.interleaving import Interleaving
@@ -26,7 +26,11 @@ TURN_SEED_STEP = 0x9E3779B1
 """From one turn's seed to the next; odd and large, so that turns meet no seeds of other rows."""
 MOST_WAITING_CHARS = 2000
 """Arriving text of which nothing can be spoken yet; a sentence is given long before."""
+SHORT_CHARS = 200
+"""A text so short is read in the event loop: 0.2 ms for words, some 10 for numbers. Grammars hold the interpreter's
+lock, so that in a thread it would hold up the loop as long, and change threads twice besides."""
 NO_TEXT = Segment("", ())
+T = TypeVar("T")
 
 
 class TextFrontend(Protocol):
@@ -41,7 +45,7 @@ class TextFrontend(Protocol):
         ...
 
     def segments(self, text: str) -> Sequence[Segment]:
-        """Called in a thread. Raises InvalidRequest text.* for text that cannot be spoken."""
+        """Takes its time; any thread may call. Raises InvalidRequest text.* for text that cannot be spoken."""
         ...
 
     def prompt_ids(self, request: SynthesisRequest) -> tuple[int, ...]:
@@ -179,11 +183,21 @@ async def arriving_segments(text: TextFrontend, pieces: AsyncIterator[str]) -> A
             yield segment
 
 
+async def segments_of(text: TextFrontend, typed: str) -> Sequence[Segment]:
+    """A text's segments. Raises InvalidRequest text.*."""
+    return await _read(text.segments, typed)
+
+
 async def _segments(text: TextFrontend, ready: str) -> Sequence[Segment]:
     if not ready:
         return ()
     text.check(ready)
-    return await asyncio.to_thread(text.segments, ready)
+    return await segments_of(text, ready)
+
+
+async def _read(read: Callable[[str], T], typed: str) -> T:
+    """A long text takes up to a second, so it is read in a thread, between whose sentences the loop goes on."""
+    return read(typed) if len(typed) <= SHORT_CHARS else await asyncio.to_thread(read, typed)
 
 
 async def _arriving_ids(text: TextFrontend, pieces: AsyncIterator[str]) -> AsyncIterator[tuple[int, ...]]:
@@ -193,12 +207,12 @@ async def _arriving_ids(text: TextFrontend, pieces: AsyncIterator[str]) -> Async
         ready, waiting = whole_words(waiting + piece)
         if ready.strip():
             spoken = spoken or not only_marks(ready)
-            yield await asyncio.to_thread(text.word_ids, ready)
+            yield await _read(text.word_ids, ready)
         _refuse_endless(waiting)
     if not spoken:
         text.check(waiting or " ")
     if waiting.strip():
-        yield await asyncio.to_thread(text.word_ids, waiting)
+        yield await _read(text.word_ids, waiting)
 
 
 def _refuse_endless(waiting: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable
 from itertools import pairwise
 
@@ -420,6 +421,44 @@ async def test_observers_hear_that_a_worker_is_ready_at_first_and_after_a_restar
     stage.workers[1].to("restarting", "stage.restarting")
     stage.workers[1].to("ready", "stage.ready")
     assert calls == [False, True, True]
+
+
+class SlowToWarm(WordFrontend):
+    """Loads until the test says so; notes what was asked of it."""
+
+    def __init__(self) -> None:
+        self.loaded, self.calls = threading.Event(), list[str]()
+
+    def warm(self) -> None:
+        self.loaded.wait(30)
+        self.calls.append("warm")
+
+    def segments(self, text: str) -> tuple[Segment, ...]:
+        self.calls.append(text)
+        return super().segments(text)
+
+
+async def test_first_text_is_read_once_all_it_needs_is_loaded(make_stage: Callable[..., Stage]) -> None:
+    text = SlowToWarm()
+    stage = make_stage(text)
+
+    async def warm() -> None:
+        text.calls.append("observer")
+
+    stage.engine.on_warm(warm)
+    stage.lm.enqueue(Say(28), Finish())
+    await stage.engine.start()
+    asked = asyncio.create_task(stage.submit("hello"))
+    left = asyncio.create_task(stage.submit("bye"))
+    await until(lambda: stage.engine.state().running == 2)
+    left.cancel()  # whoever leaves does not end the loading
+    assert not asked.done() and text.calls == []
+    text.loaded.set()
+    assert len(await read_all(await asked)) == 28 * 960
+    assert text.calls == ["warm", "observer", "hello"]
+    stage.workers[0].to("restarting")
+    stage.workers[0].to("ready")
+    assert await stage.all_is_free() and text.calls.count("warm") == 1
 
 
 async def test_drain_lets_running_requests_end_and_refuses_new_ones(stage: Stage) -> None:
