@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
 from functools import partial
@@ -10,11 +11,13 @@ from pathlib import Path
 import uvicorn
 from fastapi import FastAPI
 
+from studio import heap
 from studio.admin.fitting import WeightBytes
 from studio.admin.office import limits_of, open_office
 from studio.admin.planner import LmSizes
 from studio.api.arrival import Arrival
 from studio.api.web import build_web
+from studio.audio import loudness
 from studio.audio.ffmpeg import ffmpeg_available
 from studio.checkpoint import check_files, fingerprint, read_checkpoint
 from studio.engine.ears_client import EarsClient
@@ -40,6 +43,9 @@ from studio.speech import ServedModel, VoicePrompt
 from studio.text.frontend import TextFrontend
 
 ROOT = Path(__file__).resolve().parent
+SWITCH_S = 0.0005
+"""How long another thread keeps the interpreter while the event loop waits for it, each time it comes back from a
+socket. With Python's own 5 ms an answer from a worker took 10 ms while a text was read, with this 1 (docs/bench)."""
 
 
 def load(name: str, folder: Path, settings: Settings, store: VoiceStore, shared: Variables) -> Loaded:
@@ -93,6 +99,13 @@ def load(name: str, folder: Path, settings: Settings, store: VoiceStore, shared:
     return Loaded(model, engine, prompts, workers, checkpoint.sampling)
 
 
+async def settle() -> None:
+    """The start is over but for the models: load what the first take would wait for, then walk none of it again."""
+    sys.setswitchinterval(SWITCH_S)
+    await asyncio.to_thread(loudness.warm)
+    heap.settle()
+
+
 def worker_of(
     settings: Settings, name: str, command: list[str], supervision: Supervision
 ) -> WorkerProcess:
@@ -113,6 +126,7 @@ def build(settings: Settings, shared: Variables = ALONE) -> FastAPI:
     except ValueError as error:
         raise CheckpointError("settings.models_twice", value=error) from error
     add_starters(store, ROOT / "assets" / "starters")
+    default.engine.on_warm(settle)
 
     async def first_voice() -> VoicePrompt:
         return await default.prompts.of(first_in_order(store, "en"))

@@ -25,6 +25,11 @@ class Loudness:
     peak_dbfs: float
 
 
+def warm() -> None:
+    """Load what the first sound would wait for, about a second."""
+    import pyloudnorm  # noqa: F401
+
+
 def loudness_of(samples: Float32, sample_rate_hz: int) -> Loudness:
     """float32 [n] mono of any length; a sound shorter than one block of the measure is repeated to fill it."""
     peak = float(np.abs(samples).max(initial=0.0))

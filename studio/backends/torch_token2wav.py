@@ -7,7 +7,6 @@ thread, in the order asked; the prompt encoder in a thread of its own.
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import time
 from collections import Counter
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import yaml
 
+from studio import heap
 from studio.backends.gpu_turn import gpu_turn
 from studio.backends.serve import Handler, Report, Service, run_worker
 from studio.backends.torch_assembly import Assembly, assemble
@@ -128,9 +128,7 @@ async def _setup(settings: dict[str, Any], report: Report) -> Service:
         warming = partial(token2wav.warm_up, lambda done: report("stage.warming", 0.6 + 0.39 * done))
         loaded_s = time.monotonic()
         await asyncio.get_running_loop().run_in_executor(stepping, warming)
-    # What is there now stays: a collection that walked through all of torch would hold up every stream.
-    gc.collect()
-    gc.freeze()
+    heap.settle()
     shelf = ShelfWriter()
     facts = {
         "device": device,

@@ -10,6 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from studio import heap
 from studio.backends import vllm_compat
 from studio.backends.gpu_turn import gpu_turn
 from studio.backends.serve import Report, Service, run_worker
@@ -68,6 +69,7 @@ async def setup(values: dict[str, Any], report: Report) -> Service:
     report("stage.warming", 0.85)
     sizes = vllm_compat.warm_up_sizes(options)
     await lm.warm_up(sizes, lambda done: report("stage.warming", 0.85 + 0.14 * done / len(sizes)))
+    heap.settle()  # this process hands every token on; the engine's own has done it
     facts = await _facts(lm, options, place) | {
         "importing_s": round(imported_s - began_s, 2),
         "weights_s": round(loaded_s - imported_s, 2),

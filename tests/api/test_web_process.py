@@ -48,6 +48,24 @@ print(sorted({"/", "/v1/audio/speech"} & {getattr(route, "path", "") for route i
     assert (run.returncode, run.stdout.strip()) == (0, "['/v1/audio/speech']"), run.stderr
 
 
+def test_after_the_start_no_collection_walks_what_it_loaded(tmp_path: Path) -> None:
+    code = """
+import asyncio, gc, sys
+import app
+from studio.engine.engine import Engine
+from studio.settings import load
+observers = []
+Engine.on_warm = lambda engine, observer: observers.append(observer)
+built = app.build(load(["--page", "false", "--data-dir", sys.argv[1]], {}))
+assert gc.get_freeze_count() == 0
+asyncio.run(observers[0]())
+print(gc.get_freeze_count() > 10 * len(gc.get_objects()))
+"""
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    run = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert (run.returncode, run.stdout.strip()) == (0, "True"), run.stderr
+
+
 def test_a_folder_that_is_no_checkpoint_ends_the_start_with_a_sentence(tmp_path: Path) -> None:
     command = [sys.executable, "app.py", "--model-dir", str(tmp_path), "--data-dir", str(tmp_path / "data")]
     run = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 NOUNS = {
     "speech", "messages", "protocols", "errors", "settings", "checkpoint", "combinations", "database", "archive",
-    "gpu_shares", "threads",
+    "gpu_shares", "heap", "threads",
 }  # fmt: skip
 SERVED = NOUNS | {
     "engine", "hub", "library", "listening", "metrics", "audio", "text", "takes", "script", "admin", "checks",
@@ -32,6 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "threads": set(),
     "channel": {"errors"},
     "shelf": {"speech"},
+    "heap": set(),
     "database": set(),
     "archive": {"errors"},
     "hub": NOUNS,
