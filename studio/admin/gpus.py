@@ -33,11 +33,6 @@ class GpuMeter:
         except Exception:  # no package, no library, no driver: no GPU of this studio's
             return
 
-    @property
-    def found(self) -> bool:
-        """Whether there is a driver that can be asked."""
-        return self._nvml is not None
-
     def look(self) -> dict[str, Any]:
         """gpus: name, memory_mb, used_mb, use_ratio and parts, each with memory_mb and use_ratio; reason: why none is
         shown though a driver is there."""

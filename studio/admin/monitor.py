@@ -79,10 +79,9 @@ class Monitor:
         """Take one sample now."""
         stats, now_s = await self._engine.stats(), self._clock()
         in_flight = self._engine.in_flight()
-        sample = self._figures(stats, now_s)
-        # The driver may take its time; streams must not wait for it.
-        gpus = await asyncio.to_thread(self._gpus.look) if self._gpus.found else self._gpus.look()
-        sample |= totals_of(gpus["gpus"])
+        # The driver may take its time, and the system for each of its processes; streams must not wait for them.
+        used, gpus = await asyncio.to_thread(lambda: (self._processes.total(), self._gpus.look()))
+        sample = self._figures(stats, now_s) | used | totals_of(gpus["gpus"])
         self._own_gpu_mb = own_of(gpus["gpus"])
         self._before = (now_s, stats)
         self._fine.append(sample)
@@ -102,7 +101,7 @@ class Monitor:
         sample: dict[str, Any] = {
             "t": time.time(), "running": stats.state.running, "waiting": stats.state.waiting,
             "rows": stats.rows_open, "kv": None if stats.lm is None else stats.lm.kv_cache_usage_ratio,
-            "lm_tokens_per_s": None, "audio_s_per_s": None, **self._processes.total(),
+            "lm_tokens_per_s": None, "audio_s_per_s": None,
         } | {f"ttfa_p{p}_s": percentile(first_s, p / 100) for p in (50, 95, 99)}  # fmt: skip
         if self._before is not None:
             before_s, before = self._before

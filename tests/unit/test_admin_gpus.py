@@ -100,7 +100,7 @@ def test_machine_without_a_gpu_says_so(error: Exception) -> None:
         raise error
 
     looking = GpuMeter(lambda: PIDS, load)
-    assert not looking.found and looking.look() == {"gpus": [], "reason": ""}
+    assert looking.look() == {"gpus": [], "reason": ""}
 
 
 def test_monitor_shows_the_gpu_and_keeps_its_history() -> None:
