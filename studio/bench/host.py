@@ -4,7 +4,8 @@ Engine, worker processes and messages are the real ones, listeners are in the en
 set pace and sound is silence (`scripted.py`). One process is full when its `cpu_*`, CPU seconds for a second of sound,
 times the sound made a second is 1. Prints a table and, as the last line, one JSON object.
 
-`--serve PORT` puts the API on such an engine instead, to be measured over HTTP by `python -m studio.bench --url`.
+`--http` puts the API on such an engine, for listeners in another process: the app's own stages of the way to
+the first sound are told by the server's clock. `--serve PORT` only serves it.
 """
 
 from __future__ import annotations
@@ -20,16 +21,22 @@ from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import psutil
 import uvicorn
+from fastapi import FastAPI
 
+from app import settle
 from studio.api.web import build_web
 from studio.backends.fake import FakePromptEncoder, ScriptedEars, sine, voice_prompt
 from studio.bench.conditions import conditions
 from studio.bench.figures import Play, row, table
+from studio.bench.first_bytes import FirstBytes
 from studio.bench.load import Line, closed_loop, lines_of, listened
 from studio.bench.service import ROOT, cpu_s
+from studio.bench.serving import listeners, pauses, serving
+from studio.bench.waterfall import waterfall
 from studio.checkpoint import read_checkpoint
 from studio.engine.engine import Engine, EngineLimits
 from studio.engine.lm_client import SpeechLMClient
@@ -44,6 +51,10 @@ from studio.speech import SAMPLE_RATE_HZ, TOKEN_RATE_HZ, Sampling, ServedModel, 
 from studio.text.frontend import TextFrontend
 
 Row = dict[str, object]
+VOICE, PROMPT_TEXT = "Nobody", "The clip that was said by nobody at all, in so many words."
+LIMIT_S = 120.0
+OWN = ("http and text", "transport")
+"""Stages of a first sound that are the app's."""
 SHOWN = 25
 """Lines of a profile."""
 
@@ -62,9 +73,10 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--prompt-s", type=float, default=5.0, help="speech of the voice prompt")
     parser.add_argument("--rows", type=int, default=32, help="most rows of a token2wav step")
     parser.add_argument("--profile", action="store_true", help="where the engine's process spends its time")
+    parser.add_argument("--http", action="store_true", help="listeners over HTTP, from another process")
     parser.add_argument("--serve", type=int, metavar="PORT", help="serve the API; nothing is measured")
     parser.add_argument(
-        "--takes-max-mb", type=float, default=2000.0, help="with --serve: disk for takes; 0: none"
+        "--takes-max-mb", type=float, default=2000.0, help="over HTTP: disk for takes; 0: none"
     )
     parser.add_argument("--out", type=Path, help="file to which the JSON line is appended")
     return parser.parse_args(argv)
@@ -91,21 +103,23 @@ def scripted(args: argparse.Namespace) -> tuple[Engine, list[WorkerProcess]]:
     return Engine(lm, token2wav, text, limits, workers=workers), workers
 
 
+def web_on(engine: Engine, data: str, args: argparse.Namespace) -> FastAPI:
+    """The API on such an engine; its one voice is no voice. data: a folder for what it keeps."""
+    flags = ["--data-dir", data, "--page", "false", "--takes-max-mb", str(args.takes_max_mb)]
+    settings = load(flags, {})
+    store = VoiceStore(settings.folder("library"), settings.max_voices)
+    store.add(sine(200.0, 0, round(args.prompt_s * SAMPLE_RATE_HZ)), SAMPLE_RATE_HZ, PROMPT_TEXT, name=VOICE)
+    prompts = VoicePrompts(store, FakePromptEncoder(), settings.folder("prompts"), "scripted")
+    model = ServedModel("scripted")
+    engine.on_warm(settle)
+    return build_web(Models(Loaded(model, engine, prompts, {}, model.sampling)), store, settings, ScriptedEars())
+
+
 def serve(args: argparse.Namespace) -> None:
-    """The API on such an engine, until it is interrupted; its one voice is no voice."""
+    """Until it is interrupted."""
     engine, _ = scripted(args)
     with TemporaryDirectory(prefix="studio-host-") as data:
-        flags = ["--data-dir", data, "--page", "false", "--takes-max-mb", str(args.takes_max_mb)]
-        settings = load(flags, {})
-        store = VoiceStore(settings.folder("library"), settings.max_voices)
-        store.add(
-            sine(200.0, 0, round(args.prompt_s * SAMPLE_RATE_HZ)), SAMPLE_RATE_HZ, "hello", name="Nobody"
-        )
-        prompts = VoicePrompts(store, FakePromptEncoder(), settings.folder("prompts"), "scripted")
-        model = ServedModel("scripted")
-        models = Models(Loaded(model, engine, prompts, {}, model.sampling))
-        app = build_web(models, store, settings, ScriptedEars())
-        uvicorn.run(app, port=args.serve, log_level="warning")
+        uvicorn.run(web_on(engine, data, args), port=args.serve, log_level="warning")
 
 
 async def measured(
@@ -143,8 +157,39 @@ async def measured(
     }
 
 
+async def over_http(args: argparse.Namespace) -> list[Row]:
+    """A row for each load of listeners in another process, with the stages of their first sound."""
+    engine, workers = scripted(args)
+    with TemporaryDirectory(prefix="studio-host-") as data:
+        clock = FirstBytes(web_on(engine, data, args))
+        async with serving(clock) as url:
+            for worker in workers:
+                await worker.wait_ready()
+            await _heard(url, clock, engine, max(map(int, args.streams.split(","))), args)  # not counted
+            return [await _heard(url, clock, engine, int(n), args) for n in args.streams.split(",")]
+
+
+async def _heard(
+    url: str, clock: FirstBytes, engine: Engine, streams: int, args: argparse.Namespace
+) -> Row:
+    clock.sent.clear()
+    parts = {"web": [psutil.Process()]}
+    before = cpu_s(parts)
+    async with pauses() as found:
+        came = await listeners(url, VOICE, streams, args.plays or max(20, 3 * streams), 6, LIMIT_S)
+    cpu_ms = 1e3 * (cpu_s(parts)["web"] - before["web"])
+    stages: Any = waterfall(clock.sent, (await engine.stats()).last_requests)["stages"]
+    return {name: came[name] for name in ("streams", "plays", "failures", "clip_s", "audio_s_per_s")} | {
+        "cpu_web_ms_a_request": round(cpu_ms / len(clock.sent), 2),
+        "longest_pause_ms": round(1e3 * max(found), 1),
+        **{f"{stage} {name}": value for stage in OWN for name, value in stages[stage].items()},
+    }
+
+
 async def run(args: argparse.Namespace) -> list[Row]:
     """A row for each load."""
+    if args.http:
+        return await over_http(args)
     engine, workers = scripted(args)
     await engine.start()
     try:
@@ -162,7 +207,8 @@ def main(argv: Sequence[str]) -> None:
         serve(args)
         return
     profile = cProfile.Profile()
-    rows = profile.runcall(asyncio.run, run(args)) if args.profile else asyncio.run(run(args))
+    with asyncio.Runner(loop_factory=uvicorn.Config(serve).get_loop_factory()) as runner:  # as app.py runs
+        rows = profile.runcall(runner.run, run(args)) if args.profile else runner.run(run(args))
     if args.profile:
         pstats.Stats(profile).sort_stats("tottime").print_stats(SHOWN)
     asked = {name: getattr(args, name) for name in ("step_ms", "interval", "prompt_s", "rows")}

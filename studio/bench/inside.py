@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import sys
 import tempfile
 import time
@@ -35,6 +34,7 @@ from studio.bench.first_bytes import FirstBytes, Sent
 from studio.bench.growth import growth_row, hop_times, longest_s
 from studio.bench.load import Line, body_of, closed_loop, lines_of, listened
 from studio.bench.rows import Out, Row
+from studio.bench.serving import listeners, serving
 from studio.bench.texts import BY_SECONDS
 from studio.bench.waterfall import waterfall
 from studio.checkpoint import read_checkpoint
@@ -120,21 +120,10 @@ async def served(settings: Settings, voice: str, shared: Variables) -> AsyncIter
     """The studio, ready. shared: see app.build. Raises: RuntimeError with the reason if a worker does not start."""
     app = build(settings, shared)
     clock = FirstBytes(app)
-    config = uvicorn.Config(clock, host="127.0.0.1", port=0, log_level="warning", timeout_graceful_shutdown=5)
-    server = uvicorn.Server(config)
-    serving = asyncio.create_task(server.serve())
-    try:
-        while not server.started:
-            if serving.done():
-                raise RuntimeError("the server ended as it started")
-            await asyncio.sleep(service.LOOK_EVERY_S)
-        port = server.servers[0].sockets[0].getsockname()[1]
+    async with serving(clock) as url:
         rooms: Rooms = app.state.rooms
         await _ready(rooms.models.default.engine)
-        yield Studio(f"http://127.0.0.1:{port}", rooms, settings, rooms.voices.find(voice), clock)
-    finally:
-        server.should_exit = True
-        await serving
+        yield Studio(url, rooms, settings, rooms.voices.find(voice), clock)
 
 
 async def _ready(engine: Engine) -> None:
@@ -151,7 +140,8 @@ def over_http(args: argparse.Namespace, studio: Studio, out: Out) -> list[Measur
 
     async def measure(load_name: str, streams: int, plays: int, falls: bool) -> None:
         studio.clock.sent.clear()
-        client = await _client(args, studio, streams, plays)
+        voice = str(studio.voice.name)
+        client = await listeners(studio.url, voice, streams, plays, args.seconds, args.limit_s)
         sent = list(studio.clock.sent)
         mine = {f"client_{name}": client.pop(name) for name in list(client) if name.startswith("ttfa_")}
         out.add(_row(args, studio, "http", load_name, client | mine | ttfa(sent)))
@@ -161,20 +151,6 @@ def over_http(args: argparse.Namespace, studio: Studio, out: Out) -> list[Measur
 
     loads = loads_of(args)
     return [partial(measure, *load, load in (loads[0], loads[-1])) for load in loads]
-
-
-async def _client(args: argparse.Namespace, studio: Studio, streams: int, plays: int) -> Row:
-    """The row that `python -m studio.bench --url` gives. Raises: RuntimeError if it gives none."""
-    command = [
-        sys.executable, "-m", "studio.bench", "--url", studio.url, "--voice", str(studio.voice.name), "--warm", "0",
-        "--streams", str(streams), "--plays", str(plays), "--seconds", str(args.seconds),
-        "--limit-s", str(args.limit_s),
-    ]  # fmt: skip
-    process = await asyncio.create_subprocess_exec(*command, cwd=service.ROOT, stdout=asyncio.subprocess.PIPE)
-    told, _ = await process.communicate()
-    if process.returncode:
-        raise RuntimeError(f"the client ended with status {process.returncode}")
-    return dict(json.loads(told.splitlines()[-1])["rows"][0])
 
 
 def past_http(args: argparse.Namespace, studio: Studio, out: Out) -> list[Measure]:
