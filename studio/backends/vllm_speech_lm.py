@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from vllm.v1.engine.async_llm import AsyncLLM
 
 LOGITS_PROCESSOR = "studio.models.speech_lm.ras_processor:RepetitionAwareSampling"
-NEVER = -100.0
-"""Added to a score: the least that vLLM takes; e^-100 is drawn by nobody."""
 
 
 class VllmSpeechLM:
@@ -190,11 +188,12 @@ class VllmSpeechLM:
 
 
 def sampling_params(
-    sampling: Sampling, layout: SpeechLmLayout, least: int, most: int, drawn: Sequence[int] = ()
+    sampling: Sampling, layout: SpeechLmLayout, least: int, most: int, drawn: Sequence[int] = (), only_end: int = -1
 ) -> SamplingParams:
     """vLLM's parameters: law and draw are in the logits processor, so its own sampling is switched off.
 
-    drawn: tokens of the same speech from before this prompt's end, for the repetition rule.
+    drawn: tokens of the same speech from before this prompt's end, for the repetition rule. only_end: the one end that
+    may be drawn, or -1 for all of them.
     """
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
@@ -208,14 +207,16 @@ def sampling_params(
         sampling.window,
         drawn=tuple(drawn),
         seed=sampling.seed,
+        # In place of vLLM's min_tokens and logit_bias, which the host goes through row by row. (Upstream masks only the
+        # first end, and may end early.)
+        first_end=layout.speech_codes,
+        least=least,
+        only_end=only_end,
     )
     return SamplingParams(
         temperature=0.0,
-        min_tokens=least,
         max_tokens=most,
-        # min_tokens masks all of these before the least number (upstream masks only the first, and may end
-        # early).
-        stop_token_ids=list(layout.end_ids),
+        stop_token_ids=list(layout.end_ids) if only_end < 0 else [only_end],
         ignore_eos=True,
         detokenize=False,
         output_kind=RequestOutputKind.DELTA,
@@ -226,13 +227,8 @@ def sampling_params(
 def turn_params(turn: LmTurn, sampling: Sampling, layout: SpeechLmLayout, most: int) -> SamplingParams:
     """Parameters of a turn: until the text is whole the fill alone may end it, and all other ends are masked."""
     recent = turn.drawn[-sampling.window :] if sampling.window else ()
-    params = sampling_params(
-        sampling, layout, 0, most, [layout.fill_id if token == FILL else token for token in recent]
-    )
-    if not turn.whole:
-        params.stop_token_ids = [layout.fill_id]
-        params.logit_bias = {i: NEVER for i in layout.end_ids if i != layout.fill_id}
-    return params
+    drawn = [layout.fill_id if token == FILL else token for token in recent]
+    return sampling_params(sampling, layout, 0, most, drawn, -1 if turn.whole else layout.fill_id)
 
 
 def wrap_error(error: Exception) -> StudioError:

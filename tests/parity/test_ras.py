@@ -241,7 +241,10 @@ PLAIN = SimpleNamespace(extra_args=None)
 
 def expected_token(scores, spoken, **params):
     """What a row draws by the law, from all that counts as spoken."""
-    p = RasParams(**params)
+    p, scores = RasParams(**params), scores.clone()
+    for end in range(p.first_end, len(scores)):
+        if len(spoken) < p.least or p.only_end not in (-1, end):
+            scores[end] = float("-inf")
     before = [*p.drawn, *spoken]
     window = before[-p.window :] if p.window else []
     columns = (p.temperature, p.top_p, p.top_k, p.repeats_needed)
@@ -350,6 +353,20 @@ def test_requests_that_leave_and_move_take_their_windows_along(batch, scores):
     step(4, 0, 2)
 
 
+def test_no_end_is_drawn_before_the_least_number_of_its_own_tokens_nor_another_than_the_only_one(batch, scores):
+    likely = scores[:2].clone()
+    likely[:, 70:] += 6
+    params = [{"first_end": 70, "least": 5, "drawn": (1, 2)}, {"first_end": 70, "only_end": 72, "window": 0}]
+    spoken: list[list[int]] = [[], []]
+    batch.change(Change(added=[(row, asking(**params[row]), [], spoken[row]) for row in range(2)]))
+    for step in range(12):
+        for row, token in enumerate(step_of(batch, likely, spoken, params)):
+            spoken[row].append(token)
+            assert token in range(71) or (row == 0 and step >= 5) or token == 72
+            assert row or step >= 5 or token < 70
+    assert max(spoken[0]) >= 70 and 72 in spoken[1]
+
+
 class Vllm:
     """Rows of a batch as vLLM keeps them (gpu_input_batch.py): the lowest gaps are filled first by rows that come, then
     by the last ones; a list grows by a placeholder when its draw is not thrown away."""
@@ -363,7 +380,8 @@ class Vllm:
         params = {
             "seed": number, "window": choice([0, 3, 10, MAX_WINDOW]), "top_k": choice([1, 5, 25]),
             "top_p": choice([0.3, 0.8, 1.0]), "tau": choice([0.1, 0.3]), "temperature": choice([0.3, 1.0, 2.0]),
-            "drawn": tuple(range(number % 4)),
+            "drawn": tuple(range(number % 4)), "first_end": 60, "least": number % 6,
+            "only_end": choice([-1, -1, 65]),
         }  # fmt: skip
         return SimpleNamespace(
             params=None if number % 7 == 6 else params, spoken=[], list=[], prompt_steps=number % 3
@@ -500,7 +518,7 @@ def test_a_row_draws_the_same_in_any_place_company_and_after_a_resumption(scores
     [{"temperature": 0}, {"temperature": float("nan")}, {"top_p": 1.5}, {"top_p": 0}, {"top_k": 0},
      {"top_k": 2.5},
      {"top_k": True}, {"window": -1}, {"window": 1000}, {"tau": "x"}, {"drawn": ["x"]}, {"drawn": [0] * 101},
-     {"seed": -1}, {"seed": 1 << 64}, {"seed": 0.5}],
+     {"seed": -1}, {"seed": 1 << 64}, {"seed": 0.5}, {"least": -1}, {"first_end": 0.5}, {"only_end": -2}],
 )  # fmt: skip
 def test_parameters_that_would_break_the_engine_are_refused_before_it(bad):
     with pytest.raises(ValueError, match="ras"):

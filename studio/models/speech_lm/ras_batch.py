@@ -22,6 +22,7 @@ EXTRA_ARGS_KEY = "ras"
 MAX_TOP_K = 200
 MAX_WINDOW = 100
 MAX_SEED = (1 << 64) - 1
+MAX_ID = (1 << 31) - 1
 
 
 class HasExtraArgs(Protocol):
@@ -43,6 +44,8 @@ class RasParams:
     """One request's sampling. tau: share of the window that a token must fill to be drawn again.
 
     drawn: tokens that count as spoken just before the request's own. seed: its draws are a function of it alone.
+    first_end: ids from this on end the speech. None of them is drawn before `least` tokens of the request's own, and
+    none but only_end unless that is -1.
     """
 
     temperature: float = 1.0
@@ -52,6 +55,9 @@ class RasParams:
     tau: float = 0.1
     drawn: tuple[int, ...] = ()
     seed: int = 0
+    first_end: int = MAX_ID
+    least: int = 0
+    only_end: int = -1
 
     def __post_init__(self) -> None:
         for name, value, low, high in (
@@ -61,10 +67,13 @@ class RasParams:
             ("top_k", self.top_k, 1, MAX_TOP_K),
             ("window", self.window, 0, MAX_WINDOW),
             ("seed", self.seed, 0, MAX_SEED),
+            ("first_end", self.first_end, 0, MAX_ID),
+            ("least", self.least, 0, MAX_ID),
+            ("only_end", self.only_end, -1, MAX_ID),
         ):
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
                 raise ValueError(f"ras {name} must be from {low} to {high}, not {value!r}")
-        for name in ("top_k", "window", "seed"):
+        for name in ("top_k", "window", "seed", "first_end", "least", "only_end"):
             if int(getattr(self, name)) != getattr(self, name):
                 raise ValueError(f"ras {name} must be a whole number, not {getattr(self, name)!r}")
         if len(self.drawn) > MAX_WINDOW or not all(isinstance(token, int) for token in self.drawn):
@@ -96,11 +105,12 @@ def record_of(params: RasParams | None, spoken: Sequence[int]) -> NDArray[np.voi
     """The RECORD, [1], of a row that has spoken this, or of one that asks for nothing."""
     record, asked = np.zeros(1, RECORD), params or RasParams()
     before = [*asked.drawn, *spoken]
-    for name in ("repeats_needed", "window", "temperature", "top_p"):
+    for name in ("repeats_needed", "window", "temperature", "top_p", "first_end", "only_end"):
         record[name] = getattr(asked, name)
     record["seed"] = begun(np.array([asked.seed], np.uint64))
     record["top_k"] = asked.top_k if params else 0
     record["known"] = len(before)
+    record["ends_after"] = len(asked.drawn) + asked.least
     record["ring"] = NO_TOKEN
     for place in range(max(0, len(before) - RING), len(before)):
         record["ring"][0, place % RING] = before[place]

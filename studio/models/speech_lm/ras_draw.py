@@ -29,6 +29,9 @@ RECORD = np.dtype([
     ("repeats_needed", "<i8"), ("window", "<i8"),
     ("known", "<i8"),  # tokens spoken so far: the place of the next
     ("temperature", "<f4"), ("top_p", "<f4"),
+    ("first_end", "<i8"),  # ids from this on are ends, of which none is drawn
+    ("ends_after", "<i8"),  # ... before so many are known
+    ("only_end", "<i8"),  # ... and none but this one, unless it is -1
     ("ring", "<i8", (RING,)),
 ])  # fmt: skip
 WORDS = RECORD.itemsize // 8
@@ -71,6 +74,8 @@ def step_in_torch(logits: torch.Tensor, records: torch.Tensor, layout: Layout) -
     window = rows["ring"][np.arange(len(rows))[:, None], (known[:, None] - back) % RING]
     window[back > np.minimum(known, rows["window"])[:, None]] = NO_TOKEN
     names = ("temperature", "top_p", "top_k", "repeats_needed")
+    for row in np.flatnonzero((rows["top_k"] > 0) & ((known < rows["ends_after"]) | (rows["only_end"] >= 0))):
+        _bar_ends(logits[row], rows[row])
     # Rows that ask for nothing have no candidates: what they get is no law, and is not used.
     temperature, top_p, top_k, needed = (given(rows[name][:, None]) for name in names)
     asked = RasRows(temperature, top_p, top_k, needed, layout.candidates)
@@ -80,6 +85,15 @@ def step_in_torch(logits: torch.Tensor, records: torch.Tensor, layout: Layout) -
     kept["known"][record_of] += 1
     only = torch.full_like(law, float("-inf")).scatter_(1, token, 0.0)
     return only if layout.all_ask else torch.where(top_k > 0, only, logits)
+
+
+def _bar_ends(scores: torch.Tensor, row: np.void) -> None:
+    """Take the ends that may not be drawn yet out of [V] scores. row: a RECORD that bars some."""
+    first, only = int(row["first_end"]), int(row["only_end"])
+    kept = scores[only : only + 1].clone() if only >= 0 and row["known"] >= row["ends_after"] else None
+    scores[first:] = float("-inf")
+    if kept is not None:
+        scores[only : only + 1] = kept
 
 
 IN_TORCH = Draw(step_in_torch, torch.device("cpu"))

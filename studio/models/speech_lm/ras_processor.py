@@ -1,7 +1,7 @@
 """Repetition-aware sampling as vLLM calls it: a logits processor of the v1 interface, in 0.26 as in 0.32.
 
 The draw is made here, by the request's seed, and one score is left, which vLLM takes: its own draw, for which it asks
-the generator of each request in turn, is off (temperature 0). It masks the end ids before this, through min_tokens. An
+the generator of each request in turn, is off (temperature 0), and so are its processors for the ends of a speech. An
 exception here would end the whole engine, so requests are checked on arrival, by validate_params.
 """
 

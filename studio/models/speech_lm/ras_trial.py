@@ -13,8 +13,8 @@ from studio.models.speech_lm.ras_draw import IN_TORCH, WORD, WORDS, Draw, Layout
 
 ASKED = (
     RasParams(),
-    RasParams(window=0),
-    RasParams(temperature=0.05, top_p=0.95),
+    RasParams(window=0, first_end=20, least=9),
+    RasParams(temperature=0.05, top_p=0.95, first_end=2, only_end=4),
     RasParams(temperature=5.0, top_p=1.0, top_k=60, window=MAX_WINDOW, tau=0.02),
     RasParams(top_k=1, top_p=0.5, seed=1 << 63),
     RasParams(top_p=1.0, top_k=MAX_TOP_K, window=7, tau=0.5),

@@ -18,6 +18,7 @@ RECORD = tl.constexpr(WORDS)
 SEED, TOP_K, NEEDED = (tl.constexpr(WORD[name]) for name in ("seed", "top_k", "repeats_needed"))
 WINDOW, KNOWN, RING_AT = (tl.constexpr(WORD[name]) for name in ("window", "known", "ring"))
 SETTINGS = tl.constexpr(WORD["temperature"])
+FIRST_END, ENDS_AFTER, ONLY_END = (tl.constexpr(WORD[name]) for name in ("first_end", "ends_after", "only_end"))
 RING = tl.constexpr(RING_PLACES)
 STEP, FIRST, SECOND = (tl.constexpr(value) for value in (draw.STEP, draw.FIRST, draw.SECOND))
 UNUSED_BITS = tl.constexpr(64 - draw.BITS)
@@ -60,6 +61,9 @@ def _draw(logits, stride, width, records, record_of, BLOCK: tl.constexpr):
         at = tl.arange(0, BLOCK)
         inside = at < width
         scores = tl.load(logits_at, mask=inside, other=IMPOSSIBLE)
+        only_end = tl.load(record + ONLY_END)
+        barred = (known < tl.load(record + ENDS_AFTER)) | ((only_end >= 0) & (at != only_end))
+        scores = tl.where((at >= tl.load(record + FIRST_END)) & barred, IMPOSSIBLE, scores)
         scores = tl.div_rn(scores, tl.zeros_like(scores) + temperature)
         scores = tl.where(scores == 0.0, 0.0, scores)  # -0.0 too
         # Score and id in one integer that has no equals: it orders as the floats do, equal ones by falling ids.
