@@ -18,6 +18,9 @@ SPEAKER_DIM = 192
 BLOCK_TOKENS = 25
 """Tokens in one block of the flow's chunk-causal mask; 50 mel frames, one second."""
 LOOKAHEAD_TOKENS = 3
+FIRST_BLOCK_TOKENS = BLOCK_TOKENS - LOOKAHEAD_TOKENS
+"""Spoken tokens of a row's first block where nothing else is set, and the most: with fewer of the prompt's tokens than
+the look-ahead in it, the block before it would wait for spoken tokens and be computed again in every row."""
 PROMPT_MIN_S = 1.0
 PROMPT_MAX_S = 30.0
 PROMPT_RATE_HZ = 16_000

@@ -14,6 +14,8 @@ from studio.settings import Settings, extra, table
 
 WORKER_OF_GROUP = {"lm": "lm", "token2wav": "token2wav"}
 """Groups whose settings a worker reads at its start."""
+BOTH_ON_GPU = frozenset({"gpu_memory_utilization", "first_block_tokens"})
+"""What both read on a GPU: token2wav takes what the LM's share leaves, and the LM tells tokens as it waits for them."""
 
 
 def tunable() -> dict[str, Any]:
@@ -37,11 +39,10 @@ def worker_of(name: str) -> str | None:
 
 
 def workers_of(names: Collection[str], place: Place) -> tuple[str, ...]:
-    """The workers that must be started again for such a change. On a GPU token2wav takes what the LM's share leaves."""
-    found = {worker for name in names if (worker := worker_of(name))}
-    if place.device != "cpu" and "gpu_memory_utilization" in names:
-        found.add("token2wav")
-    return tuple(sorted(found))
+    """The workers that must be started again for such a change."""
+    if place.device != "cpu" and BOTH_ON_GPU.intersection(names):
+        return tuple(sorted(WORKER_OF_GROUP.values()))
+    return tuple(sorted({worker for name in names if (worker := worker_of(name))}))
 
 
 def rows(settings: Settings, language: str = "en") -> list[dict[str, object]]:

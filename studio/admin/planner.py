@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from studio.checkpoint import Checkpoint, read_lm_config
 from studio.engine.step_cost import Costs
+from studio.engine.token_hop import HopSchedule
 from studio.settings import Settings
-from studio.speech import BLOCK_TOKENS, LOOKAHEAD_TOKENS, MEL_FRAMES_PER_TOKEN, TOKEN_RATE_HZ
+from studio.speech import BLOCK_TOKENS, MEL_FRAMES_PER_TOKEN, TOKEN_RATE_HZ
 
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1}
 TEXT_IDS_PER_S = 12.0
 """Text ids of a second of speech, of the text and of the prompt's transcript: phonemes, the densest form."""
-FIRST_TOKENS = BLOCK_TOKENS + LOOKAHEAD_TOKENS
 MOST_STREAMS = 512
 NOT_MEASURED = Costs()
 SHARED = {"cpu": 0.3, "cuda": 0.9}
@@ -111,7 +111,7 @@ def plan(settings: Settings, sizes: LmSizes, machine: Machine, workload: Workloa
     seconds = workload.prompt_s + workload.clip_s
     tokens = round(seconds * (TOKEN_RATE_HZ + TEXT_IDS_PER_S)) + 2
     request_blocks = -(-tokens // settings.block_size)
-    flow_bytes = round(seconds * TOKEN_RATE_HZ * MEL_FRAMES_PER_TOKEN * _flow_frame_bytes(settings, machine))
+    flow_bytes = round(_flow_frames(settings, machine, workload) * _flow_frame_bytes(settings, machine))
     speed = Speed(settings, machine.costs)
     ceilings = {
         "kv_cache": blocks // request_blocks, "max_num_seqs": settings.max_num_seqs,
@@ -166,8 +166,10 @@ class Speed:
         # share that step with it.
         waits_s = token2wav.seconds(BLOCK_TOKENS * (rows if rate < 1 else running - 1)) / 2 if running > 1 else 0.0
         own_s = token2wav.seconds(BLOCK_TOKENS * (rows if rate < 1 else 1))
-        first_s = FIRST_TOKENS * lm.seconds(min(running, self.settings.max_num_seqs)) + waits_s + own_s
-        takes_s = first_s + max(0.0, clip_s - BLOCK_TOKENS / TOKEN_RATE_HZ) / rate
+        block = self.settings.first_block_tokens
+        tokens = HopSchedule(self.settings.first_hop_tokens).first_sound_tokens(block)
+        first_s = tokens * lm.seconds(min(running, self.settings.max_num_seqs)) + waits_s + own_s
+        takes_s = first_s + max(0.0, clip_s - block / TOKEN_RATE_HZ) / rate
         in_line_s = takes_s * (streams - running) / running
         return first_s + in_line_s, running * clip_s / takes_s
 
@@ -189,6 +191,17 @@ def _cache_bytes(settings: Settings, sizes: LmSizes, machine: Machine) -> float:
     if machine.device == "cpu":
         return settings.kv_cache_gib * 2**30
     return max(0.0, machine.memory_bytes * settings.gpu_memory_utilization - sizes.weight_bytes)
+
+
+def _flow_frames(settings: Settings, machine: Machine, workload: Workload) -> float:
+    """Mel frames that are kept of a stream and its voice; in pages whole blocks, and a prompt is cut to end in one."""
+    prompt, clip = (seconds * TOKEN_RATE_HZ for seconds in (workload.prompt_s, workload.clip_s))
+    tokens = prompt + clip
+    if machine.flow_pool_bytes:
+        tail = min(prompt, BLOCK_TOKENS - settings.first_block_tokens)
+        blocks = max(0, (prompt - tail) // BLOCK_TOKENS) + -(-(tail + clip) // BLOCK_TOKENS)
+        tokens = BLOCK_TOKENS * blocks
+    return tokens * MEL_FRAMES_PER_TOKEN
 
 
 def _flow_frame_bytes(settings: Settings, machine: Machine) -> float:

@@ -18,6 +18,7 @@ from studio.models.flow.paged import PagedFlow
 from studio.models.flow.sizes import FlowConfig
 from studio.models.hift import CausalHift, Hift
 from studio.models.hift.window import WindowedHift
+from studio.speech import FIRST_BLOCK_TOKENS
 
 TYPES = {
     "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "fp8": torch.float8_e4m3fn,
@@ -49,6 +50,7 @@ class Assembly:
     voice_cache_bytes: int = 0
     lm_share: float = 0.0
     models: int = 1
+    first_block_tokens: int = FIRST_BLOCK_TOKENS
     capability: tuple[int, int] | None = None
 
     def paged(self, flow: Flow) -> bool:
@@ -99,7 +101,10 @@ def assemble(flow: Flow, hift: Hift | CausalHift, how: Assembly) -> TorchToken2W
         raise SettingsError(
             "settings.bad", name="flow_dtype", value=how.flow_dtype, reason="it needs flow_cache pages"
         )
-    voices: dict[str, Any] = {"voice_cache": how.voice_cache, "voice_cache_bytes": how.voice_cache_bytes}
+    voices: dict[str, Any] = {
+        "voice_cache": how.voice_cache, "voice_cache_bytes": how.voice_cache_bytes,
+        "first_block_tokens": how.first_block_tokens,
+    }  # fmt: skip
     if not paged:
         return TorchToken2Wav(flow, vocoder, pool_bytes=how.pool_bytes, storage=how.storage(paged), **voices)
     pool = PagedFlow(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from studio.backends.torch_seams import StreamFlow
-from studio.backends.torch_voices import PROMPT_TAIL_TOKENS, prompt_tensors
+from studio.backends.torch_voices import prompt_tensors
 from studio.models.flow import FlowState
 from studio.models.flow.paged import PagedState
 from studio.models.flow.state import align_prompt, first_block_tokens
@@ -30,13 +30,14 @@ Tokens = NDArray[np.int64]
 class TorchRow:
     """One segment's states. flow: None for a row that is computed from its first token at each step.
 
-    frames: mel frames given so far. small_hops: it is computed by itself, a block at a time. stepped_s: when its last
-    step was.
+    tail_tokens: of the prompt, behind its last whole block. frames: mel frames given so far. small_hops: it is computed
+    by itself, a block at a time. stepped_s: when its last step was.
     """
 
     voice: VoicePrompt
     flow: FlowState | PagedState | None
     hift: HiftState | CausalState | WindowState
+    tail_tokens: int
     frames: int = 0
     small_hops: bool = False
     stepped_s: float = 0.0
@@ -61,7 +62,7 @@ class TorchRow:
     def first_block_tokens(self) -> int:
         if self.flow is not None:
             return self.flow.first_block_tokens
-        return first_block_tokens(len(self.voice.speech_tokens), PROMPT_TAIL_TOKENS)
+        return first_block_tokens(len(self.voice.speech_tokens), self.tail_tokens)
 
     def new_tokens(self, step: RowStep) -> Tensor:
         """What the flow has not seen yet: the step's tokens and look-ahead, less the look-ahead of last time."""
@@ -126,7 +127,7 @@ class TorchRow:
     def _whole(self, flow: StreamFlow, step: RowStep) -> Tensor:
         """The mel of all tokens so far, solved at once under the mask of streaming: the same as with a cache."""
         prompt_tokens, prompt_mel, embedding = prompt_tensors(flow, self.voice)
-        prompt_tokens, prompt_mel = align_prompt(prompt_tokens, prompt_mel, PROMPT_TAIL_TOKENS)
+        prompt_tokens, prompt_mel = align_prompt(prompt_tokens, prompt_mel, self.tail_tokens)
         spoken = np.asarray(self._spoken, np.int64)
         tokens = torch.from_numpy(np.concatenate([spoken, step.tokens, step.lookahead]).astype(np.int64))
         if not len(tokens):

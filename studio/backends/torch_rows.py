@@ -28,6 +28,7 @@ from studio.models.weights import WeightsError
 from studio.protocols import Clock, RowStep, StepResult, Token2WavStats
 from studio.speech import (
     BLOCK_TOKENS,
+    FIRST_BLOCK_TOKENS,
     LOOKAHEAD_TOKENS,
     MEL_BINS,
     MEL_HOP_SAMPLES,
@@ -60,18 +61,19 @@ class TorchToken2Wav:
         voice_cache_bytes: int = 0,
         pool_bytes: int = 0,
         storage: torch.dtype = torch.float32,
+        first_block_tokens: int = FIRST_BLOCK_TOKENS,
         clock: Clock = time.monotonic,
     ) -> None:
         """flow, hift: on their device, ready for inference. pool_bytes: of the caches of rows and voices, 0 for no
         bound; beyond it caches are computed again. storage: in which keys and values of the flow are kept. A paged flow
-        has both of its own."""
+        has both of its own. first_block_tokens: see TorchVoices."""
         if hift.config.sample_rate_hz != SAMPLE_RATE_HZ or hift.config.samples_per_frame != MEL_HOP_SAMPLES:
             found = hift.config.samples_per_frame
             raise WeightsError(f"hift: ups makes {found} samples a mel frame, not {MEL_HOP_SAMPLES}")
         self._flow = flow
         self._hift = hift
         self._clock = clock
-        self._voices = TorchVoices(self._flow, voice_cache, voice_cache_bytes, storage)
+        self._voices = TorchVoices(self._flow, voice_cache, voice_cache_bytes, storage, first_block_tokens)
         self._pool_bytes = pool_bytes
         self._rows: dict[str, TorchRow] = {}
         self._ladder = Ladder()
@@ -117,7 +119,8 @@ class TorchToken2Wav:
         except torch.OutOfMemoryError:
             self._ladder.take("recompute")
             self._voices.give_up(voice.key)
-        self._rows[row_id] = row = TorchRow(voice, state, self._hift.open(seed), stepped_s=self._clock())
+        hift, tail = self._hift.open(seed), self._voices.tail_tokens
+        self._rows[row_id] = row = TorchRow(voice, state, hift, tail, stepped_s=self._clock())
         return row.first_block_tokens
 
     def drop(self, row_id: str) -> None:
@@ -213,7 +216,10 @@ class TorchToken2Wav:
 
     def facts(self) -> dict[str, Any]:
         """What planner and page read of it, once it is warm."""
-        found: dict[str, Any] = {"flow_steps": self._flow.steps, "flow_frame_bytes": self._frame_bytes}
+        found: dict[str, Any] = {
+            "flow_steps": self._flow.steps, "flow_frame_bytes": self._frame_bytes,
+            "first_block_tokens": BLOCK_TOKENS - self._voices.tail_tokens,
+        }  # fmt: skip
         if not isinstance(self._flow, PagedFlow):
             return found | {"flow_cache": "grown"}
         types = {

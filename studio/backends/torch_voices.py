@@ -14,11 +14,8 @@ from torch import Tensor
 from studio.backends.torch_seams import StreamFlow
 from studio.models.flow import PromptFlowCache, PromptPreparation
 from studio.models.flow.paged import PagedFlow, PagedPreparation, PagedPrompt
-from studio.speech import LOOKAHEAD_TOKENS, VoicePrompt
+from studio.speech import BLOCK_TOKENS, FIRST_BLOCK_TOKENS, VoicePrompt
 
-PROMPT_TAIL_TOKENS = LOOKAHEAD_TOKENS
-"""Prompt tokens left behind the prompt's last whole block. With the look-ahead's 3 that block is cached with the
-voice; with fewer it would wait for the first spoken tokens and be computed again in every row."""
 CPU_BYTES = 2 * 2**30
 GPU_SHARE = 0.1
 
@@ -28,14 +25,22 @@ class TorchVoices:
 
     most, most_bytes: voices and memory of the ready ones, of which the newest stays whatever its size; 0 bytes:
     CPU_BYTES, on a GPU its GPU_SHARE. The official weights need 229 MB for each second of a prompt, half of it with
-    storage: float16 instead of float32.
+    storage: float16 instead of float32. first_block_tokens: spoken tokens of a row's first block, the rest of which are
+    the prompt's last; of all voices and as long as these live, so a prompt is kept once (docs/decisions/0026).
     """
 
     def __init__(
-        self, flow: StreamFlow, most: int, most_bytes: int = 0, storage: torch.dtype = torch.float32
+        self,
+        flow: StreamFlow,
+        most: int,
+        most_bytes: int = 0,
+        storage: torch.dtype = torch.float32,
+        first_block_tokens: int = FIRST_BLOCK_TOKENS,
     ) -> None:
         self._flow = flow
         self._storage = storage
+        self.tail_tokens = BLOCK_TOKENS - first_block_tokens
+        """Prompt tokens left behind a prompt's last whole block."""
         self._most = most
         self._most_bytes = most_bytes or _default_bytes(flow.device)
         self._ready: OrderedDict[str, PromptFlowCache | PagedPrompt] = OrderedDict()
@@ -88,7 +93,7 @@ class TorchVoices:
 
     def _begin(self, voice: VoicePrompt) -> PromptPreparation | PagedPreparation:
         preparation: PromptPreparation | PagedPreparation = self._flow.begin_prompt(
-            *prompt_tensors(self._flow, voice), tail_tokens=PROMPT_TAIL_TOKENS, storage=self._storage
+            *prompt_tensors(self._flow, voice), tail_tokens=self.tail_tokens, storage=self._storage
         )
         return preparation
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from studio.errors import SettingsError
 from studio.protocols import LmStats
 from studio.setup.machine import find_device
-from studio.speech import SeedHolds
+from studio.speech import FIRST_BLOCK_TOKENS, LOOKAHEAD_TOKENS, SeedHolds
 from studio.threads import quiet_environment
 
 if TYPE_CHECKING:
@@ -36,12 +36,8 @@ METRICS_NAME = "speech-lm"
 Device = Literal["cpu", "cuda"]
 LmGraphs = Literal["decode", "pieces", "all"]
 
-STREAM_INTERVAL = 6
-"""On a GPU the engine tells of a request's 1st, 7th, 13th ... token and of its last, each time of all since.
-
-A token that is told costs this process, and the studio's, several times what one costs that is only kept, and 128 rows
-make 20,000 a second. 6 divides 12 and 24, so that a first chunk of 10 or 22 tokens with 3 of look-ahead comes no later.
-"""
+MOST_INTERVAL = 6
+"""Tokens told at once: five wait for the sixth, 16 ms at the 3.1 ms that a token takes on an H200."""
 
 GRAPHED_WORKER = "studio.backends.vllm_graphs.GraphedWorker"
 
@@ -71,6 +67,7 @@ class EngineOptions:
     enable_sleep_mode: bool = False
     tensor_parallel_size: int = 1
     data_parallel_size: int = 1
+    first_block_tokens: int = FIRST_BLOCK_TOKENS
     threads: int = 1
 
     @property
@@ -214,7 +211,7 @@ def engine_arguments(model: Path, options: EngineOptions, has_bfloat16: bool = T
         "max_logprobs": -1, "disable_log_stats": True, "generation_config": "vllm",
         "async_scheduling": options.device == "cuda" and options.async_scheduling,
         # On a CPU a few rows make a few hundred tokens a second, and each may be what the next hop waits for.
-        "stream_interval": STREAM_INTERVAL if options.device == "cuda" else 1,
+        "stream_interval": stream_interval(options.first_block_tokens) if options.device == "cuda" else 1,
     }  # fmt: skip
     if options.device == "cpu":
         return arguments | {
@@ -272,6 +269,17 @@ def graph_sizes(max_num_seqs: int, most: int) -> list[int]:
         sizes.add(size)
         size += size if size < 8 else max(8, (1 << size.bit_length()) // 8)
     return sorted(sizes)
+
+
+def stream_interval(first_block_tokens: int) -> int:
+    """By how many the engine tells tokens on a GPU: a request's first, every such one after it, and its last.
+
+    A token that is told costs this process, and the studio's, several times what one costs that is only kept, and 128
+    rows make 20,000 a second. So it is the greatest up to MOST_INTERVAL by which the last token that the first block
+    waits for is told at once: 5 for 13 tokens and 3 of look-ahead, with which later blocks come at once too; 6 for 22.
+    """
+    behind_the_first = first_block_tokens + LOOKAHEAD_TOKENS - 1
+    return next(n for n in range(MOST_INTERVAL, 0, -1) if not behind_the_first % n)
 
 
 def batch_buckets(max_num_seqs: int) -> list[int]:

@@ -48,7 +48,7 @@ from studio.errors import (
     SynthesisError,
 )
 from studio.protocols import Clock, RowStep, Rung, SpeechLM, Token2Wav
-from studio.speech import Segment, SynthesisRequest, VoicingRequest
+from studio.speech import FIRST_BLOCK_TOKENS, Segment, SynthesisRequest, VoicingRequest
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +67,8 @@ class EngineLimits:
     listener_timeout_s: float = 120.0
     batch_wait_s: float = 0.0
     hops: HopSchedule = USUAL_HOPS
+    first_block_tokens: int = FIRST_BLOCK_TOKENS
+    """What token2wav says of a row after a prompt of a second or more; for who asks before there is one."""
 
 
 class Engine:
@@ -98,6 +100,7 @@ class Engine:
             token2wav, RowScheduler(limits.max_batch_rows, limits.hops), clock, self._stepped, self._gave_up, sleep
         )
         self._voicing.batch_wait_s = limits.batch_wait_s
+        self._first_block_tokens = limits.first_block_tokens
         self._parts = EngineParts(
             self._voicing, clock, sleep, limits.max_ahead_s, limits.listener_timeout_s, silent_tokens
         )
@@ -236,7 +239,7 @@ class Engine:
     @property
     def first_chunk_tokens(self) -> int:
         """Speech tokens, look-ahead included, that a request's first sound waits for now."""
-        return self._voicing.scheduler.hops.first_tokens
+        return self._voicing.scheduler.hops.first_sound_tokens(self._first_block_tokens)
 
     def measured_rate(self) -> float | None:
         """Audio seconds per wall second that each request now gets; None before any was measured."""
@@ -256,6 +259,7 @@ class Engine:
         self._encoding.limit(1, limits.queue_size, limits.max_per_client)
         self._voicing.scheduler.max_batch_rows = limits.max_batch_rows
         self._voicing.scheduler.hops = limits.hops
+        self._first_block_tokens = limits.first_block_tokens
         self._voicing.batch_wait_s = limits.batch_wait_s
 
     async def hold(self, *, abort: bool) -> None:

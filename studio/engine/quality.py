@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-from studio.speech import BLOCK_TOKENS, Quality
+from studio.speech import Quality
 
 BUSY_RATIO = 0.5
 """With this share of the places taken, or anybody waiting, the rule chooses fast."""
@@ -23,16 +23,13 @@ class Effort:
     retakes: int
     """How often a segment is made again that gave no speech, no end, or (if judged) an unlikely length."""
     judged: bool
-    """A segment is sound only after all of its tokens were made and judged; else from its first 25 tokens on."""
+    """A segment is sound only after all of its tokens were made and judged; else as soon as they make any."""
     urgent: bool
     """It goes before the same client's other waiting requests; never before those of others."""
     holds: bool
-    """The player holds what the measured speed asks for; else it starts with the first sound and may have gaps."""
+    """The player holds what the measured speed asks for; else, where asked for, it starts with the first sound and may
+    have gaps."""
 
-
-FIRST_CHUNK_TOKENS = BLOCK_TOKENS
-"""Speech tokens, look-ahead included, that the first sound waits for, whatever the quality (docs/decisions/0014), where
-`first_hop_tokens` is as usual."""
 
 EFFORTS: dict[Quality, Effort] = {
     "fast": Effort(retakes=0, judged=False, urgent=True, holds=False),
@@ -50,9 +47,17 @@ class Choice:
     seconds: float = 0.0
     others: int = 0
 
+    @property
+    def holds(self) -> bool:
+        """Whether the player is to wait until it can go on: always where nobody has asked to hear it at once."""
+        return EFFORTS[self.quality].holds or self.reason != "quality.asked"
+
 
 def documented(first_chunk_tokens: int) -> dict[str, dict[str, float]]:
-    """What each quality stands for, as clients are told; of auto, when its rule chooses another than balanced."""
+    """What each quality stands for, as clients are told; of auto, when its rule chooses another than balanced.
+
+    first_chunk_tokens: that the first sound waits for, look-ahead included, whatever the quality.
+    """
     told: dict[str, dict[str, float]] = {
         name: {"first_chunk_tokens": first_chunk_tokens, **asdict(effort)} for name, effort in EFFORTS.items()
     }

@@ -77,13 +77,12 @@ class _Row:
     def hop(self, cap_tokens: int) -> tuple[int, bool]:
         return token_hop(len(self.tokens), self.block_tokens, cap_tokens, self.final)
 
-    def ready(self, first_tokens: int) -> bool:
-        """first_tokens: what a request waits for before its first sound."""
+    def ready(self, hops: HopSchedule) -> bool:
         if self.playback.paused or self.hop(BLOCK_TOKENS) == (0, False):
             return False
         if self.final or self.playback.first_chunk_s is not None:
             return True
-        return len(self.tokens) >= self.block_tokens + first_tokens - BLOCK_TOKENS + LOOKAHEAD_TOKENS
+        return len(self.tokens) >= hops.first_sound_tokens(self.block_tokens)
 
 
 class RowScheduler:
@@ -136,7 +135,7 @@ class RowScheduler:
         return bool(ready) and there_are_more and min(row.patience_s(now_s) for row in ready) > wait_s
 
     def _ready(self) -> list[_Row]:
-        return [row for row in self._rows.values() if row.ready(self.hops.first_tokens)]
+        return [row for row in self._rows.values() if row.ready(self.hops)]
 
     def _take(self, row: _Row, cap: int) -> RowStep:
         count, final = row.hop(cap)

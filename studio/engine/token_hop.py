@@ -19,6 +19,10 @@ class HopSchedule:
     growth: float = 2.0
     most_tokens: int = 4 * BLOCK_TOKENS
 
+    def first_sound_tokens(self, block_tokens: int) -> int:
+        """Tokens that a newcomer waits for, look-ahead included. block_tokens: what completes its first block."""
+        return block_tokens + self.first_tokens - BLOCK_TOKENS + LOOKAHEAD_TOKENS
+
     def cap_tokens(self, voiced_tokens: int) -> int:
         """The most tokens of the next step; 25, 50, then 100 as usual. voiced_tokens: of this request only."""
         cap = passed = self.first_tokens

@@ -35,6 +35,7 @@ async def worker(
     folder = write_token2wav(tmp_path_factory.mktemp("checkpoint"))
     settings = {
         "model_dir": str(folder), "device": "cpu", "token2wav_threads": 1, "flow_steps": 4, "flow_cache": request.param,
+        "first_block_tokens": 13 if request.param == "pages" else 22,
     }  # fmt: skip
     made = WorkerProcess(COMMAND, "token2wav", settings)
     await made.start()
@@ -49,6 +50,12 @@ def final(row_id: str, tokens: int) -> RowStep:
 
 async def test_setting_of_the_flows_steps_reaches_the_flow(worker: WorkerProcess) -> None:
     assert worker.state.facts["flow_steps"] == 4
+
+
+async def test_setting_of_the_first_block_reaches_the_flow(worker: WorkerProcess) -> None:
+    token2wav, wanted = Token2WavClient(worker), 13 if worker.state.facts["flow_cache"] == "pages" else 22
+    assert await token2wav.open("first", voice_prompt("first"), 0) == worker.state.facts["first_block_tokens"] == wanted
+    await token2wav.drop("first")
 
 
 async def test_pages_of_the_flow_are_told(worker: WorkerProcess) -> None:

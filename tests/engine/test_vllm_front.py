@@ -10,19 +10,24 @@ from typing import get_args
 import pytest
 
 from studio.backends.vllm_compat import (
-    STREAM_INTERVAL,
     EngineOptions,
     LmGraphs,
     engine_arguments,
     graph_arguments,
+    stream_interval,
 )
 
 
 @pytest.mark.parametrize(
-    ("length", "groups"),
-    [(1, [[0]]), (5, [[0], [1, 2, 3, 4]]), (14, [[0], [1, 2, 3, 4, 5, 6], [7, 8, 9, 10, 11, 12], [13]])],
+    ("first_block", "length", "groups"),
+    [
+        (22, 1, [[0]]),
+        (22, 5, [[0], [1, 2, 3, 4]]),
+        (22, 14, [[0], [1, 2, 3, 4, 5, 6], [7, 8, 9, 10, 11, 12], [13]]),
+        (13, 18, [[0], [1, 2, 3, 4, 5], [6, 7, 8, 9, 10], [11, 12, 13, 14, 15], [16, 17]]),
+    ],
 )
-def test_a_gpu_s_groups_of_tokens_lose_none_and_their_end_does_not_wait(length, groups):
+def test_a_gpu_s_groups_of_tokens_lose_none_and_their_end_does_not_wait(first_block, length, groups):
     """vLLM's own front with the interval that a GPU has; a second request leaves within its second group."""
     # Importing vLLM takes a while; whoever only collects the tests need not wait for it.
     from vllm import SamplingParams
@@ -30,7 +35,7 @@ def test_a_gpu_s_groups_of_tokens_lose_none_and_their_end_does_not_wait(length, 
     from vllm.v1.engine import EngineCoreOutput, EngineCoreRequest, FinishReason
     from vllm.v1.engine.output_processor import OutputProcessor, RequestOutputCollector
 
-    front = OutputProcessor(None, log_stats=False, stream_interval=STREAM_INTERVAL)
+    front = OutputProcessor(None, log_stats=False, stream_interval=stream_interval(first_block))
     params = SamplingParams(temperature=0, detokenize=False, output_kind=RequestOutputKind.DELTA)
     queues = {name: RequestOutputCollector(params.output_kind, name) for name in ("stays", "leaves")}
     for name, queue in queues.items():

@@ -65,7 +65,7 @@ def test_any_split_equals_one_whole_solve(flow: Flow, paged: PagedFlow, hops: li
 
 
 @pytest.mark.parametrize(
-    ("prompt_tokens", "tail"), [(0, 0), (1, 0), (24, 3), (25, 0), (27, 1), (53, 15), (75, 3)]
+    ("prompt_tokens", "tail"), [(0, 0), (1, 0), (24, 3), (25, 0), (27, 1), (53, 12), (110, 12), (53, 15), (75, 3)]
 )
 def test_any_prompt_length_and_tail_equals_one_whole_solve(
     flow: Flow, paged: PagedFlow, prompt_tokens: int, tail: int

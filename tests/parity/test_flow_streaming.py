@@ -62,7 +62,10 @@ def test_any_split_equals_one_whole_solve(flow, hops):
 
 @pytest.mark.parametrize(
     ("prompt_tokens", "tail"),
-    [(0, 0), (1, 0), (24, 3), (25, 0), (25, 3), (27, 0), (27, 1), (28, 3), (53, 15), (53, 24), (75, 3)],
+    [
+        (0, 0), (1, 0), (24, 3), (25, 0), (25, 3), (27, 0), (27, 1), (28, 3), (53, 12), (110, 12), (53, 15), (53, 24),
+        (75, 3),
+    ],
 )
 def test_any_prompt_length_and_tail_equals_one_whole_solve(flow, prompt_tokens, tail):
     voice, spoken = Voice(prompt_tokens), tokens(40)
@@ -95,7 +98,8 @@ def test_block_is_given_as_soon_as_three_tokens_follow_it_and_not_before(flow):
 
 
 @pytest.mark.parametrize(
-    ("prompt_tokens", "tail", "expected"), [(53, 0, 25), (53, 3, 22), (24, 0, 26), (10, 0, 15)]
+    ("prompt_tokens", "tail", "expected"),
+    [(53, 0, 25), (53, 3, 22), (53, 12, 13), (125, 12, 13), (53, 15, 10), (24, 0, 26), (24, 12, 26), (10, 12, 15)],
 )
 def test_state_tells_how_many_tokens_its_first_block_needs(flow, prompt_tokens, tail, expected):
     state = Voice(prompt_tokens).opened(flow, tail_tokens=tail)

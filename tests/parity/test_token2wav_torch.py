@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +20,22 @@ from studio.backends.torch_assembly import Assembly, assemble
 from studio.backends.torch_fetch import BAD_MEL, BAD_SOUND, fetch
 from studio.backends.torch_rows import TorchToken2Wav
 from studio.backends.torch_token2wav import _handlers, load_token2wav
-from studio.backends.torch_voices import PROMPT_TAIL_TOKENS, TorchVoices
-from studio.engine.quality import FIRST_CHUNK_TOKENS
+from studio.backends.torch_voices import TorchVoices
 from studio.engine.scheduler import Playback, RowScheduler
 from studio.errors import CheckpointError, EngineDead
 from studio.models.flow import Flow, stream
 from studio.models.flow.paged import PagedFlow
 from studio.models.flow.paged.pool import RESERVED
-from studio.models.flow.state import align_prompt
+from studio.models.flow.state import LEAST_FIRST_TOKENS, align_prompt
 from studio.models.hift import Hift
 from studio.protocols import RowStep
+from studio.settings import Settings
 from studio.shelf import ShelfWriter
-from studio.speech import LOOKAHEAD_TOKENS, SAMPLES_PER_TOKEN, VoicePrompt
+from studio.speech import FIRST_BLOCK_TOKENS, SAMPLES_PER_TOKEN, VoicePrompt
 from tests.parity.conftest import synthetic_weights
 
 CODES = 243
+VOICE_FOLDER = Path(__file__).parents[2] / "assets" / "voice"
 NOTHING = np.zeros(0, np.int32)
 RELATIVE_RMS = 5e-3
 """Rounding of the mel (below 1e-5) moves the pitch, and the source's phase adds that up over the whole sound, as
@@ -54,6 +56,13 @@ def mini(flow_cache: str, flow_steps: int = 10, pages: int = 200, **how: Any) ->
 @pytest.fixture(params=["grown", "pages"])
 def token2wav(request: pytest.FixtureRequest) -> TorchToken2Wav:
     return mini(request.param, flow_steps=10 if request.param == "grown" else 4)
+
+
+@pytest.fixture(params=[("grown", 22), ("grown", 13), ("pages", 22), ("pages", 13)], ids=lambda p: f"{p[0]}-{p[1]}")
+def phased(request: pytest.FixtureRequest) -> TorchToken2Wav:
+    """With prompts that leave either number of tokens to the first block."""
+    cache, first = request.param
+    return mini(cache, flow_steps=4, first_block_tokens=first)
 
 
 @pytest.fixture
@@ -112,7 +121,7 @@ def whole(token2wav: TorchToken2Wav, prompt: VoicePrompt, tokens: list[int]) -> 
     """The same without any cache: one solve under the streaming mask, one pass of the vocoder."""
     flow, hift = token2wav._flow, plain_hift()
     given = torch.from_numpy(prompt.speech_tokens.astype(np.int64)), torch.from_numpy(prompt.mel)
-    prompt_tokens, prompt_mel = align_prompt(*given, PROMPT_TAIL_TOKENS)
+    prompt_tokens, prompt_mel = align_prompt(*given, token2wav._voices.tail_tokens)
     embedding = torch.from_numpy(prompt.speaker_embedding)
     with torch.inference_mode():
         mel = flow.synthesize(torch.tensor(tokens), prompt_tokens, prompt_mel, embedding, streaming=True)[None]
@@ -120,8 +129,46 @@ def whole(token2wav: TorchToken2Wav, prompt: VoicePrompt, tokens: list[int]) -> 
         return hift(mel, f0, hift.draw_noise(f0, seed=7))[0].numpy()
 
 
-def test_first_sound_waits_for_25_tokens_look_ahead_included(token2wav: TorchToken2Wav) -> None:
-    assert token2wav.open("row", voice(0, 125), seed=7) + LOOKAHEAD_TOKENS == FIRST_CHUNK_TOKENS == 25
+@pytest.mark.parametrize("flow_cache", ["grown", "pages"])
+@pytest.mark.parametrize(("first", "samples"), [(10, 120), (13, 3000), (22, 11_640)])
+def test_first_block_is_as_long_as_set_and_makes_sound_also_where_it_is_shortest(
+    flow_cache: str, first: int, samples: int
+) -> None:
+    """The vocoder holds 9,480 samples back; the least that a setting allows is what is more than that."""
+    rows = mini(flow_cache, flow_steps=1, first_block_tokens=first)
+    assert rows.open("row", voice(0, 125), seed=7) == rows.facts()["first_block_tokens"] == first
+    step = RowStep("row", np.array(speech(0, first), np.int32), np.zeros(3, np.int32), False)
+    (result,) = rows.step([step])
+    assert result.samples is not None and len(result.samples) == samples
+    assert Settings(first_block_tokens=first).first_block_tokens == first
+
+
+def test_embedded_voice_streams_behind_a_short_first_block_as_it_sounds_in_one_step() -> None:
+    rows = load_token2wav(VOICE_FOLDER, Assembly(first_block_tokens=13))
+    assert isinstance(rows, TorchToken2Wav)
+    prompt, tokens = voice(0, 60), speech(0, 70)
+    (streamed,) = speak(rows, [(prompt, tokens)], 5)
+    assert rows.open("once", prompt, seed=7) == 13
+    (once,) = rows.step([RowStep("once", np.array(tokens, np.int32), NOTHING, True)])
+    assert once.samples is not None
+    assert_same_sound(streamed, once.samples)
+
+
+@pytest.mark.parametrize("first", [LEAST_FIRST_TOKENS - 1, FIRST_BLOCK_TOKENS + 1])
+def test_first_block_that_makes_no_sound_or_is_not_cached_with_the_voice_is_refused(first: int) -> None:
+    with pytest.raises(ValueError, match="first_block_tokens"):
+        Settings(first_block_tokens=first)
+
+
+def test_voice_takes_no_more_pages_and_a_row_one_for_its_first_block_wherever_its_border_is() -> None:
+    """Of 125 tokens, cut to end 3 or 12 behind a border, four blocks are the voice's in either case."""
+    for first in (22, 13):
+        rows = mini("pages", flow_steps=1, first_block_tokens=first)
+        rows.open("row", voice(0, 125), seed=7)
+        assert rows.stats().flow_pages - rows.stats().flow_pages_free == 4
+        tokens = np.array(speech(0, first + 3), np.int32)
+        rows.step([RowStep("row", tokens[:first], tokens[first:], False)])
+        assert rows.stats().flow_pages - rows.stats().flow_pages_free == 5
 
 
 @pytest.mark.parametrize("count", [1, 24, 60])
@@ -132,20 +179,37 @@ def test_samples_add_up_to_960_a_token(token2wav: TorchToken2Wav, count: int) ->
 
 
 @pytest.mark.parametrize("prompt_tokens", [10, 25, 53])
-def test_any_split_gives_the_sound_of_one_whole_pass(token2wav: TorchToken2Wav, prompt_tokens: int) -> None:
+def test_any_split_gives_the_sound_of_one_whole_pass(phased: TorchToken2Wav, prompt_tokens: int) -> None:
     prompt, tokens = voice(1, prompt_tokens), speech(1, 131)
-    expected = whole(token2wav, prompt, tokens)
-    for arrival in (40, 131):
-        (sound,) = speak(token2wav, [(prompt, tokens)], arrival)
+    expected = whole(phased, prompt, tokens)
+    for arrival in (8, 40, 131):
+        (sound,) = speak(phased, [(prompt, tokens)], arrival)
         assert_same_sound(sound, expected)
 
 
-def test_row_sounds_the_same_alone_and_among_others(token2wav: TorchToken2Wav) -> None:
+def test_row_sounds_the_same_alone_and_among_others(phased: TorchToken2Wav) -> None:
     rows = [(voice(n, 30 + 11 * n), speech(n, 40 + 23 * n)) for n in range(3)]
-    together = speak(token2wav, rows, 31)
+    together = speak(phased, rows, 31)
     for row, sound in zip(rows, together, strict=True):
-        (alone,) = speak(token2wav, [row], 31)
+        (alone,) = speak(phased, [row], 31)
         assert_same_sound(sound, alone)
+
+
+def test_row_without_a_cache_sounds_as_with_one(phased: TorchToken2Wav) -> None:
+    """What memory pressure makes of it, from its second step on, knows the same border."""
+    prompt, tokens = voice(2, 60), speech(2, 90)
+    first = phased.open("row", prompt, seed=7)
+    borders, parts = [0, first, first + 25, len(tokens)], []
+    for number, (begin, end) in enumerate(pairwise(borders)):
+        ahead = np.array(tokens[end : end + 3], np.int32)
+        step = RowStep("row", np.array(tokens[begin:end], np.int32), ahead, not len(ahead))
+        (result,) = phased.step([step])
+        assert result.samples is not None
+        parts.append(result.samples)
+        if number == 0:
+            phased._rows["row"].release()
+            assert phased._rows["row"].first_block_tokens == first
+    assert_same_sound(np.concatenate(parts), whole(phased, prompt, tokens))
 
 
 def test_same_seed_gives_the_same_samples_and_another_seed_others(token2wav: TorchToken2Wav) -> None:

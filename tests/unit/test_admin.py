@@ -97,8 +97,13 @@ def test_plan_names_what_binds_and_whether_a_request_fits() -> None:
     costs = Costs(CostLine(0.004, 0.008), CostLine(-0.1, 0.016))
     slow = plan(Settings(), SIZES, Machine("cpu", costs=costs), Workload(clip_s=6.0, streams=1))
     assert (slow.streams, slow.bound) == (2, "token2wav")
-    assert slow.first_audio_s == pytest.approx(28 * 0.012 + 0.3)
-    assert slow.audio_s_per_s == pytest.approx(6 / (28 * 0.012 + 0.3 + 5 * 0.3))
+    for settings, first in ((Settings(), 22), (Settings(first_block_tokens=13), 13)):
+        found = plan(settings, SIZES, Machine("cpu", costs=costs), Workload(clip_s=6.0, streams=1))
+        assert found.first_audio_s == pytest.approx((first + 3) * 0.012 + 0.3)
+        rest_s = (6 - first / 25) * 0.3
+        assert found.audio_s_per_s == pytest.approx(6 / ((first + 3) * 0.012 + 0.3 + rest_s))
+    later = plan(Settings(first_hop_tokens=50), SIZES, Machine("cpu", costs=costs), Workload(streams=1))
+    assert later.first_audio_s == pytest.approx(50 * 0.012 + 0.3)
     assert not plan(Settings(kv_cache_gib=0.05, max_model_len=32768), SIZES, CPU).fits
 
 
@@ -113,9 +118,9 @@ def test_streams_that_the_flows_pages_hold_follow_precision_and_share() -> None:
     now = Settings()
     gpu = Machine("cuda", 141 * 10**9, present=now, flow_frame_bytes=10**6, flow_pool_bytes=65 * 10**9)
 
-    def streams(**changes: object) -> tuple[int, int]:
+    def streams(prompt_s: float = 5.0, **changes: object) -> tuple[int, int]:
         wanted = now.model_copy(update={"max_running": 512, "max_num_seqs": 512} | changes)
-        found = plan(wanted, SIZES, gpu)
+        found = plan(wanted, SIZES, gpu, Workload(prompt_s))
         assert found.bound == "flow_memory"
         return found.streams, found.flow_bytes
 
@@ -123,6 +128,10 @@ def test_streams_that_the_flows_pages_hold_follow_precision_and_share() -> None:
     assert streams(flow_precision="bfloat16") == (50, 1300 * 10**6)
     assert streams(gpu_memory_utilization=0.4) == (int(50.9 / 0.65), 650 * 10**6)
     assert streams(flow_pool_gib=13e9 / 2**30) == (20, 650 * 10**6)
+    # Of 4.4 s, 110 tokens, four blocks and 3 tokens are kept, or three and 12; 200 more end in the ninth block behind.
+    assert streams(4.4, first_block_tokens=22) == (100, 650 * 10**6)
+    assert streams(4.4, first_block_tokens=13) == (108, 600 * 10**6)
+    assert streams(0.0) == (162, 400 * 10**6)
 
 
 def test_plan_of_a_gpu_that_told_no_memory_refuses_nothing() -> None:

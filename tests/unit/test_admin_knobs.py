@@ -11,7 +11,7 @@ from studio.backends.vllm_compat import EngineOptions
 from studio.backends.vllm_lm import engine_options
 from studio.combinations import GPU_ONLY, Place
 from studio.messages import knob_effects
-from studio.settings import Settings
+from studio.settings import Settings, load
 
 LIVE = {
     "admission limits": ("max_running", "queue_size"),
@@ -38,6 +38,7 @@ RESTART = {
     "speculative": "lm",
     "flow_steps": "token2wav",
     "guidance": "token2wav",
+    "first_block_tokens": "token2wav",
     "flow_pool_gib": "token2wav",
     "flow_cache": "token2wav",
     "flow_precision": "token2wav",
@@ -65,6 +66,12 @@ def test_share_of_a_gpu_is_the_matter_of_both_workers() -> None:
     assert workers_of(names, Place("cuda")) == ("lm", "token2wav") and workers_of(names, Place()) == ("lm",)
 
 
+def test_first_block_of_a_gpu_is_the_matter_of_both_workers() -> None:
+    names = ("first_block_tokens",)
+    assert workers_of(names, Place("cuda")) == ("lm", "token2wav") and workers_of(names, Place()) == ("token2wav",)
+    assert (load(["--device", "cuda"]).first_block_tokens, load(["--device", "cpu"]).first_block_tokens) == (13, 22)
+
+
 def test_every_knob_has_an_effect_and_every_number_a_range() -> None:
     for row in rows(Settings()):
         assert row["effect"] and row["acts"], row
@@ -76,7 +83,8 @@ def test_every_knob_has_an_effect_and_every_number_a_range() -> None:
 def test_what_was_never_run_says_so_and_what_changes_the_sound_too() -> None:
     effects = {str(row["name"]): str(row["effect"]) for row in rows(Settings())}
     assert all("Not run by us" in effects[name] for name in NOT_RUN)
-    assert all("sound" in effects[name] for name in ("flow_steps", "guidance", "flow_precision", "flow_dtype"))
+    audible = ("flow_steps", "guidance", "first_block_tokens", "flow_precision", "flow_dtype")
+    assert all("sound" in effects[name] for name in audible)
     assert GPU_ONLY.keys() < effects.keys()
 
 

@@ -13,6 +13,7 @@ from studio.backends import vllm_compat
 from studio.backends.vllm_compat import EngineCounters, EngineOptions
 from studio.backends.vllm_lm import engine_options
 from studio.errors import SettingsError
+from studio.settings import load
 from studio.speech import LOOKAHEAD_TOKENS
 
 FOLDER = Path("/models/converted")
@@ -90,12 +91,22 @@ def test_precisions_and_devices_are_named_as_vllm_names_them():
     assert "kv_cache_dtype" not in vllm_compat.engine_arguments(FOLDER, EngineOptions("cpu"))
 
 
-def test_a_gpu_tells_of_tokens_in_groups_that_keep_no_first_chunk_waiting():
-    """The first token at once, then every N-th: what a first hop of 10 or 22 and its look-ahead wait for is told."""
-    arguments = vllm_compat.engine_arguments(FOLDER, EngineOptions("cuda"))
-    told = range(1, 100, arguments["stream_interval"])
-    assert arguments["stream_interval"] > 1 and {10 + LOOKAHEAD_TOKENS, 22 + LOOKAHEAD_TOKENS} <= set(told)
-    assert vllm_compat.engine_arguments(FOLDER, EngineOptions("cpu"))["stream_interval"] == 1
+@pytest.mark.parametrize("first", range(10, 23))
+def test_a_gpu_tells_of_tokens_in_groups_that_keep_no_first_chunk_waiting(first):
+    """The first token at once, then every N-th: the last that a first block and its look-ahead wait for is told."""
+    options = EngineOptions("cuda", first_block_tokens=first)
+    interval = vllm_compat.engine_arguments(FOLDER, options)["stream_interval"]
+    told = {n: first + LOOKAHEAD_TOKENS in range(1, 100, n) for n in range(1, vllm_compat.MOST_INTERVAL + 1)}
+    assert interval == max(n for n, at_once in told.items() if at_once)
+
+
+def test_groups_of_tokens_as_the_settings_have_them_and_none_on_a_cpu():
+    def interval(*flags):
+        return vllm_compat.engine_arguments(FOLDER, engine_options(load(flags).for_worker()))["stream_interval"]
+
+    assert interval("--device", "cuda") == 5  # which divides a block too
+    assert interval("--device", "cuda", "--first-block-tokens", "22") == 6
+    assert interval("--device", "cpu") == interval("--device", "cpu", "--first-block-tokens", "13") == 1
 
 
 def test_scheduling_ahead_is_for_gpus_and_when_asked_for():

@@ -27,6 +27,17 @@ def test_schedule_grows_in_whole_blocks_up_to_its_most(schedule: HopSchedule, ca
     assert found == caps
 
 
+@pytest.mark.parametrize(("first", "second"), [(13, 41), (22, 50)])
+def test_short_first_block_is_followed_by_one_block_as_soon_as_that_is_there(first: int, second: int) -> None:
+    assert USUAL_HOPS.first_sound_tokens(first) == first + 3
+    assert HopSchedule(50).first_sound_tokens(first) == first + 28
+    assert token_hop(first + 3, first, USUAL_HOPS.cap_tokens(0), final=False) == (first, False)
+    cap = USUAL_HOPS.cap_tokens(first)
+    assert token_hop(second - first - 1, 25, cap, final=False) == (0, False)
+    assert token_hop(second - first, 25, cap, final=False) == token_hop(400, 25, cap, final=False) == (25, False)
+    assert USUAL_HOPS.cap_tokens(first + 25) == 50
+
+
 @pytest.mark.parametrize(("waiting", "hop"), [(25, 0), (27, 0), (28, 25), (52, 25), (53, 50), (500, 100)])
 def test_unfinished_row_takes_whole_blocks_that_have_their_lookahead(waiting: int, hop: int) -> None:
     assert token_hop(waiting, 25, 100, final=False) == (hop, False)
