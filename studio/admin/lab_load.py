@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from studio.admin.planner import Plan
 from studio.bench.figures import Play
@@ -32,7 +32,8 @@ async def hear(stream: SpeechStream, sent_s: float) -> Play:
     """Listen to a stream to its end, and close it. sent_s: monotonic clock. Raises what the stream raises."""
     async with stream:
         sound = (chunk.samples async for chunk in stream)
-        return await listened(sound, sent_s, stream.prebuffer_s)
+        play = await listened(sound, sent_s, 0.0)
+        return replace(play, prebuffer_s=stream.prebuffer_s)  # which it knows by then
 
 
 def planned_figures(plan: Plan) -> dict[str, object]:

@@ -39,13 +39,13 @@ def speech_router(speaking: Speaking, client_of: Callable[[Request], str]) -> AP
     async def create_speech(request: Request, body: SpeechBody) -> Response:
         wanted = format_of(body)
         stream, synthesis = await speaking.begin(body, client_of(request))
-        headers = stream_headers(stream, synthesis)
         if wanted in STREAMED_FORMATS:
             first = await first_or_leave(request, stream)
             data = encode_stream(chunks_after(first, stream), wanted)
         else:
             samples = await finish_or_leave(request, stream)
             data = whole(await asyncio.to_thread(encode_file, samples, SAMPLE_RATE_HZ, wanted))
+        headers = stream_headers(stream, synthesis)
         if body.stream_format == "sse":
             events = speech_events(data, stream)
             return StreamingResponse(events, media_type="text/event-stream", headers=headers)

@@ -24,6 +24,7 @@ from pathlib import Path
 import uvicorn
 
 from app import build, device_of
+from studio.admin.lab_load import hear
 from studio.admin.office import limits_of
 from studio.api.body import SpeechBody
 from studio.api.web import Rooms
@@ -32,7 +33,7 @@ from studio.bench.conditions import conditions
 from studio.bench.figures import Play, percentile, row
 from studio.bench.first_bytes import FirstBytes, Sent
 from studio.bench.growth import growth_row, hop_times, longest_s
-from studio.bench.load import Line, body_of, closed_loop, lines_of, listened
+from studio.bench.load import Line, body_of, closed_loop, lines_of
 from studio.bench.rows import Out, Row
 from studio.bench.serving import listeners, serving
 from studio.bench.texts import BY_SECONDS
@@ -111,8 +112,7 @@ class Studio:
         """One request past HTTP, with all else that a request over HTTP meets."""
         sent_s = time.monotonic()
         stream, _ = await self.rooms.speaking.begin(SpeechBody(**body_of(line)), f"bench {line.seed}")  # type: ignore[arg-type]
-        async with stream:
-            return await listened((chunk.samples async for chunk in stream), sent_s, stream.prebuffer_s)
+        return await hear(stream, sent_s)
 
 
 @asynccontextmanager

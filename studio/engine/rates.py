@@ -13,8 +13,8 @@ LEAST_PREBUFFER_S = 0.1
 LEAST_STEP_S = 0.001
 FIRST_GUESS_RATE = 1.0
 BLOCK_S = BLOCK_TOKENS / TOKEN_RATE_HZ
-FIRST_CHUNK_S = 0.6
-"""Sound of the first step, less what the vocoder holds back."""
+FIRST_CHUNK_S = 0.48
+"""Sound of the first step where it is not there yet: 22 tokens, less the 0.4 s that the vocoder holds back."""
 FIRST_GUESS_S_PER_ID = 0.1
 """Seconds of speech for one text id before any request was measured; phonemes are about so long."""
 FIRST_GUESS_FIRST_SOUND_S = 1.5
@@ -24,8 +24,8 @@ PLAUSIBLE_SLACK_S = 2.0
 """Speech of a segment is unlikely to last less or more than these times what such texts last, and so much beyond."""
 RECENT_REQUESTS = 10
 """Requests whose worst unevenness a player is protected from."""
-UNPROVEN_S = 1.5 * BLOCK_S / FIRST_GUESS_RATE - FIRST_CHUNK_S
-"""Unevenness of a request that was not measured: the player waits for the second block."""
+UNPROVEN_S = 0.9
+"""Unevenness of a request that was not measured: the player waits for the second block, however short the first was."""
 
 
 def least_prebuffer_s(arrivals: Sequence[tuple[float, float]], later_s: float = 0.0) -> float:
@@ -107,19 +107,23 @@ class Rates:
         usual_s = text_ids * self._s_per_id
         return LEAST_PLAUSIBLE * usual_s <= audio_s <= MOST_PLAUSIBLE * usual_s + PLAUSIBLE_SLACK_S
 
-    def prebuffer_s(self, text_ids: int, running: int, speed: float = 1.0) -> float:
+    def prebuffer_s(
+        self, text_ids: int, running: int, speed: float = 1.0, first_chunk_s: float = FIRST_CHUNK_S
+    ) -> float:
         """Seconds of sound to hold before playing so that the player does not run dry.
 
         At rate r the sound still to be made when playing begins must arrive while all of it is played. Below 1
         that asks for (1 - r) of the whole. One step makes one block while little is in hand, which takes 1 / r of
         it; half as much again is kept for a newcomer's step in between, less what the first chunk itself holds.
-        No less than what the least even of the recent requests needed beyond its rate.
+        No less than what the least even of the recent requests needed beyond its rate. A first chunk that is over
+        before the next one can be made is not begun with: the player waits for more than it.
         """
         rate = self.expected_rate(running) / speed
         whole_s = self.expected_audio_s(text_ids) / speed
-        step_s = max(0.0, 1.5 * BLOCK_S / max(rate, 0.2) - FIRST_CHUNK_S)
-        uneven_s = max(step_s, *self._uneven_s)
-        return LEAST_PREBUFFER_S + min(whole_s, max(0.0, 1.0 - rate) * whole_s + uneven_s)
+        next_s = BLOCK_S / max(rate, 0.2)
+        uneven_s = max(0.0, 1.5 * next_s - first_chunk_s, *self._uneven_s)
+        held_s = LEAST_PREBUFFER_S + min(whole_s, max(0.0, 1.0 - rate) * whole_s + uneven_s)
+        return held_s if next_s <= first_chunk_s else max(held_s, first_chunk_s + LEAST_STEP_S)
 
 
 def _moved(average: float | None, value: float) -> float:

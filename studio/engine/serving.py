@@ -10,7 +10,7 @@ from functools import partial
 from studio.engine.admission import Admission, Ticket
 from studio.engine.lm_ledger import LmLedger
 from studio.engine.outlook import Outlook
-from studio.engine.quality import EFFORTS, Choice
+from studio.engine.quality import Choice
 from studio.engine.rates import Rates
 from studio.engine.sources import TokenSource
 from studio.engine.stats import InFlight, Recorder, RequestSummary
@@ -47,13 +47,16 @@ class Serving:
         """Serve a request from now on; text_ids as Utterance has them."""
         utterance = Utterance(self._parts, request, sources, ticket, choice, text_ids)
         running = self._admission.running
-        if EFFORTS[choice.quality].holds:
+        if choice.holds:
             expected = GUESSED_TEXT_IDS if text_ids is None else text_ids
-            utterance.stream.prebuffer_s = self._rates.prebuffer_s(expected, running, request.speed)
+            utterance.stream.hold = partial(self._hold, expected, request.speed)
         utterance.on_end(partial(self._ended, running))
         self._utterances[ticket.request_id] = utterance
         utterance.times.promised_s = self.outlook.eta_s(utterance)
         return utterance.stream
+
+    def _hold(self, text_ids: int, speed: float, first_chunk_s: float) -> float:
+        return self._rates.prebuffer_s(text_ids, self._admission.running, speed, first_chunk_s)
 
     def _ended(self, running_before: int, summary: RequestSummary) -> None:
         # How many were voiced meanwhile, on average; those who only wait take nothing from a stream.

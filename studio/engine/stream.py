@@ -10,6 +10,7 @@ from types import TracebackType
 import numpy as np
 
 from studio.engine.quality import Choice
+from studio.engine.rates import FIRST_CHUNK_S
 from studio.errors import RequestAborted, StudioError
 from studio.speech import SAMPLE_RATE_HZ, AudioChunk, Float32, SpokenRow
 
@@ -25,8 +26,9 @@ class SpeechStream:
         self, request_id: str, on_read: Callable[[], None], abort: Callable[[], Awaitable[None]]
     ) -> None:
         self.request_id = request_id
-        self.prebuffer_s = 0.0
-        """Seconds of sound that a player should hold before it starts, by the rates measured lately."""
+        self.hold: Callable[[float], float] = lambda first_chunk_s: 0.0
+        """Seconds of sound that a player should hold before it starts, by how many the first chunk has."""
+        self._prebuffer_s: float | None = None
         self.spoken: list[SpokenRow] = []
         """What was spoken so far, row by row; voiced with the same voice and seed it is the same sound again."""
         self.text_ids = 0
@@ -45,6 +47,11 @@ class SpeechStream:
         self._changed = asyncio.Event()
 
     @property
+    def prebuffer_s(self) -> float:
+        """What its player should hold: settled with the first chunk, by what runs then and how long that is."""
+        return self.hold(FIRST_CHUNK_S) if self._prebuffer_s is None else self._prebuffer_s
+
+    @property
     def waiting_s(self) -> float:
         """Seconds of sound made and not yet read."""
         return self._waiting_samples / SAMPLE_RATE_HZ
@@ -60,6 +67,8 @@ class SpeechStream:
 
     def push(self, samples: Float32) -> None:
         """Hand over sound. The engine's side."""
+        if self._prebuffer_s is None:
+            self._prebuffer_s = self.hold(len(samples) / SAMPLE_RATE_HZ)
         self._chunks.append(AudioChunk(samples, self._pushed))
         self._pushed += 1
         self._waiting_samples += len(samples)

@@ -182,9 +182,9 @@ class Utterance:
 
             def on_samples(samples: Float32, retime: Retime = retime) -> None:
                 nonlocal silence
-                self._hand_over(silence)
+                # In one piece, so that the first chunk is all that a player has until the next step.
+                self._hand_over(np.concatenate([silence, retime.push(samples)]))
                 silence = silence[:0]
-                self._hand_over(retime.push(samples))
 
             await row.voice(self._request.voice, (self._request.seed + number) % SEEDS, on_samples)
             self._hand_over(retime.finish())

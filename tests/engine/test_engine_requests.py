@@ -543,6 +543,27 @@ async def test_player_holds_more_when_the_studio_was_slower_than_real_time(stage
     assert stage.engine.measured_rate() == pytest.approx(0.25, rel=0.5)
 
 
+async def test_what_a_player_holds_is_settled_with_the_first_sound_by_all_who_run_then(stage: Stage) -> None:
+    """It was once told when the request came: of a burst, the first knew of nobody (128 at once on an H200)."""
+    held, go = asyncio.Event(), asyncio.Event()
+    stage.lm.enqueue(Say(28), WaitFor(held), Say(22), Finish())
+    async with await stage.submit("one two") as stream:
+        await anext(stream)
+        stage.clock.advance(2.0)
+        held.set()
+        async for _ in stream:
+            pass
+    stage.lm.enqueue(WaitFor(go), Say(60), Finish())
+    stage.lm.enqueue(WaitFor(asyncio.Event()))
+    async with await stage.submit("word " * 50) as first:
+        alone_s = first.prebuffer_s
+        async with await stage.submit("word " * 50):
+            go.set()
+            await anext(first)
+            among_two_s = first.prebuffer_s
+        assert alone_s < among_two_s == first.prebuffer_s
+
+
 async def test_spoken_tokens_are_voiced_again_without_the_speech_lm(stage: Stage) -> None:
     for tokens in (40, 30):
         stage.lm.enqueue(Say(tokens), Finish())

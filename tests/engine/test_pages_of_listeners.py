@@ -15,6 +15,7 @@ from studio.engine.engine import Engine, EngineLimits
 from studio.protocols import RowStep, StepResult, Token2WavStats
 from studio.speech import (
     BLOCK_TOKENS,
+    FIRST_BLOCK_TOKENS,
     LOOKAHEAD_TOKENS,
     SAMPLE_RATE_HZ,
     SAMPLES_PER_TOKEN,
@@ -62,9 +63,11 @@ class InThisProcess:
 class Studio:
     """An engine with a scripted LM over real token2wav on mini weights, whose flow has few pages."""
 
-    def __init__(self) -> None:
+    def __init__(self, first_block_tokens: int = FIRST_BLOCK_TOKENS) -> None:
         self.clock, self.lm = ManualClock(), ScriptedSpeechLM()
-        self.token2wav = InThisProcess(mini("pages", flow_steps=2, pages=PAGES))
+        self.token2wav = InThisProcess(
+            mini("pages", flow_steps=2, pages=PAGES, first_block_tokens=first_block_tokens)
+        )
         limits = EngineLimits(max_ahead_s=1.0, listener_timeout_s=60.0)
         self.engine = Engine(
             self.lm, self.token2wav, WordFrontend(), limits, clock=self.clock, sleep=self.clock.sleep
@@ -96,6 +99,18 @@ async def test_pages_of_a_listener_who_leaves_are_free_at_once(studio: Studio) -
     assert studio.pages_of_rows() > 0
     await stream.aclose()
     assert studio.pages_of_rows() == 0 and studio.token2wav.real.stats().rows_open == 0
+
+
+async def test_short_first_block_is_heard_after_16_tokens_and_its_player_holds_more_than_that() -> None:
+    studio, rest = Studio(first_block_tokens=13), asyncio.Event()
+    await studio.engine.start()
+    studio.lm.enqueue(Say(16, delta_tokens=5), WaitFor(rest), Say(84, delta_tokens=5), Finish())
+    async with await studio.submit(0) as stream:
+        first = await anext(stream)
+        assert len(first.samples) == 3000 < stream.prebuffer_s * SAMPLE_RATE_HZ < 3000 + SAMPLE_RATE_HZ
+        rest.set()
+        assert sum([len(chunk.samples) async for chunk in stream]) == 100 * SAMPLES_PER_TOKEN - 3000
+    await studio.engine.close()
 
 
 async def test_one_who_reads_nothing_holds_few_pages_slows_nobody_and_loses_them_in_the_end(

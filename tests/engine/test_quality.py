@@ -83,6 +83,7 @@ async def test_automatic_choice_is_told_with_its_reason(make_stage) -> None:
     stage.lm.enqueue(WaitFor(held), Finish())
     async with await stage.submit(), await stage.submit(quality=None) as second:
         assert (second.choice.quality, second.choice.others) == ("fast", 1)
+        assert second.prebuffer_s > 0  # nobody asked to hear it at once, and a gap is likelier than ever
 
 
 async def test_who_waits_is_told_place_and_time_and_how_wrong_that_was(make_stage) -> None:

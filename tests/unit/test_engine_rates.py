@@ -8,6 +8,8 @@ from studio.engine.rates import LEAST_PREBUFFER_S, RECENT_REQUESTS, UNPROVEN_S, 
 from studio.engine.scheduler import Playback, RowScheduler
 from studio.engine.stats import RequestSummary
 
+HELD_BACK_S = 9480 / 24000
+"""Sound that the vocoder keeps until it has seen what follows."""
 SUMMARY = RequestSummary("id", "voice", "local", 50, 1, 250, 10.0, 0.0, 0.5, 0.5, 2.0, 0.0, "stop")
 
 
@@ -31,12 +33,18 @@ def test_slow_studio_needs_the_part_that_it_cannot_make_in_time() -> None:
     assert slow.prebuffer_s(50, running=1) < slow.prebuffer_s(100, running=1)
 
 
-@pytest.mark.parametrize("rate", [0.4, 0.8, 0.95, 1.1, 1.5, 2.0, 5.0])
-def test_playing_with_the_prebuffer_never_runs_dry(rate: float) -> None:
+FASTER = [1.1, 1.5, 1.9, 2.0, 2.4, 5.0, 7.9, 8.1, 12.0]
+
+
+@pytest.mark.parametrize(
+    ("rate", "first"),
+    [*((rate, 22) for rate in (0.4, 0.8, 0.95)), *((rate, first) for rate in FASTER for first in (10, 13, 16, 22))],
+)
+def test_playing_with_the_prebuffer_never_runs_dry(rate: float, first: int) -> None:
     """Steps as the scheduler makes them, each as long as the rate says; the player starts when told."""
-    held = min(rates(rate).prebuffer_s(100, running=1), 9.8)
+    held = min(rates(rate).prebuffer_s(100, running=1, first_chunk_s=first / 25 - HELD_BACK_S), 9.6)
     scheduler, playback = RowScheduler(1), Playback()
-    scheduler.admit("row", 22, 0.0, playback)
+    scheduler.admit("row", first, 0.0, playback)
     scheduler.offer("row", range(250), final=True)
     now_s, begun_s = 0.0, None
     while steps := scheduler.next_batch(now_s):
@@ -44,7 +52,7 @@ def test_playing_with_the_prebuffer_never_runs_dry(rate: float) -> None:
         if playback.first_chunk_s is None:
             playback.first_chunk_s = now_s
         assert begun_s is None or begun_s + playback.audio_s >= now_s - 1e-9
-        playback.audio_s += steps[0].tokens.size / 25 - (0.2 if playback.audio_s == 0 else 0.0)
+        playback.audio_s += steps[0].tokens.size / 25 - (HELD_BACK_S if playback.audio_s == 0 else 0.0)
         if begun_s is None and playback.audio_s >= held - 1e-9:
             begun_s = now_s
     assert begun_s is not None
@@ -98,6 +106,17 @@ def test_unproven_studio_lets_players_wait_for_the_second_block() -> None:
     fresh = Rates()
     fresh.request_ended(replace(SUMMARY, rate=5.0), 100, 1)
     assert fresh.prebuffer_s(100, running=1) == LEAST_PREBUFFER_S + UNPROVEN_S
+
+
+def test_player_waits_for_the_second_chunk_only_where_the_first_is_over_before_it_comes() -> None:
+    """A block takes 0.2 s at rate 5 and 0.1 s at rate 10; 13 tokens give 0.125 s of sound, 22 give 0.485 s."""
+    short_s, usual_s = (tokens / 25 - HELD_BACK_S for tokens in (13, 22))
+    assert short_s < rates(5.0).prebuffer_s(100, 1, first_chunk_s=short_s) < short_s + 1.0
+    assert rates(5.0).prebuffer_s(100, 1, first_chunk_s=usual_s) < usual_s
+    assert rates(11.0).prebuffer_s(100, 1, first_chunk_s=short_s) < short_s
+    assert rates(11.0, running=1).prebuffer_s(100, 2, first_chunk_s=short_s) > short_s
+    # a text that the first chunk may be all of, as far as is known
+    assert rates(5.0).prebuffer_s(0, 1, first_chunk_s=short_s) > short_s
 
 
 def test_restarted_worker_has_to_prove_itself_again() -> None:
