@@ -110,13 +110,14 @@ def prepare_process(options: EngineOptions) -> None:
         "VLLM_PLUGINS": "cosyvoice_studio",  # ours alone; looking for LoRA adapters costs imports
         "VLLM_USE_V2_MODEL_RUNNER": "0",  # the newer runner has another interface for logits processors
         "VLLM_USE_FLASHINFER_SAMPLER": "0",  # our processor draws; vLLM is left to take the one score that is left
-        "VLLM_USE_BREAKABLE_CUDAGRAPH": str(int(options.device == "cuda" and options.lm_graphs == "pieces")),
         "VLLM_BATCH_INVARIANT": str(int(options.device == "cuda" and options.batch_invariant)),
     })  # fmt: skip
     if options.device == "cpu":
         _prepare_cpu(options.threads)
     else:
         os.environ.update(quiet_environment(options.threads))  # vLLM's engine process inherits it
+        if options.lm_graphs == "pieces":
+            os.environ["VLLM_USE_BREAKABLE_CUDAGRAPH"] = "1"
 
 
 def _prepare_cpu(threads: int) -> None:
