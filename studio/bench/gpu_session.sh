@@ -10,7 +10,7 @@
 #   profile          kernels, launches and busy share of a token2wav step of 1 and 32 rows
 #   ras              microseconds of the sampling law's step, its kernel against torch, and whether they draw the same
 #   lm               milliseconds of an LM step by batch size, alone and beside token2wav, and token2wav beside it
-#   variants         why the LM is slow beside token2wav, and what its settings gain: a row each way, in 4 minutes or 5
+#   variants         why the LM is slow beside token2wav, and what its settings gain: those of $VARIANTS, a start or two each
 #   baseline         plain serving of the same models: one request at a time, and a static batch
 #   parity           flow and vocoder in the precision that is shipped: each array at least 30 dB above its error
 #   seeds            100 seeds alone and beside 31 others, without and with batch invariance, and tokens a second
@@ -21,12 +21,13 @@
 # Each step is ended after its own limit, and keeps what it had written into $OUT by then: files of figures are appended to.
 # Environment: SITE (packages, default /tmp/site), WORK (default /tmp/gpu), OUT (figures, default $WORK/out), PYTHON,
 # CARRY (packed folder, default .carry/gpu), COMMIT (what this tree is, where .git did not travel), FLAGS (of app.py, for
-# table and profile, beside those below).
+# table and profile, beside those below), VARIANTS (decode pieces all mps take 4 to 5 minutes; sync and loud, 2 more).
 # A dry run on a CPU: DEVICE=cpu SIZE=small REQUESTS=4 BESIDE=3 gpu_session.sh all folder table profile lm baseline
 set -uo pipefail
 SITE=${SITE:-/tmp/site}; WORK=${WORK:-/tmp/gpu}; OUT=${OUT:-$WORK/out}; PY=$(command -v "${PYTHON:-python3}")
 [[ $PY = /* ]] || PY=$PWD/$PY  # pip runs in another folder
 DEVICE=${DEVICE:-cuda}; SIZE=${SIZE:-full}; CARRY=${CARRY:-.carry/gpu}; COMMIT=${COMMIT:-}
+VARIANTS=${VARIANTS:-decode pieces all mps}
 export PATH=$PATH:$SITE/bin PYTHONPATH=$SITE:$PWD${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1
 mkdir -p "$WORK/cache" "$OUT"
 OFFICIAL=(--model-dir "$WORK/official" --cache-dir "$WORK/cache" --device "$DEVICE")
@@ -123,14 +124,17 @@ lm() {
 
 # Each variant in its own time; a row names its variant, how token2wav was started (way), and the cores used and withheld.
 variants() {
-  local failed=0
-  variant pieces 120 --set lm_graphs=pieces --streams "$LM_STREAMS" --check || failed=1
-  variant all 120 --set lm_graphs=all --streams "$LM_STREAMS" --check || failed=1
-  variant decode 140 --streams "$LM_STREAMS" --check --beside-rows "${LM_ROWS%%,*}" --beside-streams "$LM_BESIDE" --split --stacks || failed=1
-  variant mps 150 --set gpu_sharing=mps --streams "${LM_BESIDE##*,}" --beside-rows "$LM_ROWS" --beside-streams "${LM_BESIDE##*,}" \
-    --ways default,later || failed=1
-  variant sync 70 --set async_scheduling=false --streams "$LM_STREAMS" || failed=1
-  variant loud 110 --streams "${LM_BESIDE##*,}" --beside-rows "${LM_ROWS%%,*}" --beside-streams "${LM_BESIDE##*,}" --ways loud || failed=1
+  local failed=0 name one=${LM_ROWS%%,*} most=${LM_BESIDE##*,}
+  for name in $VARIANTS; do
+    case $name in
+      decode) variant decode 140 --streams "$LM_STREAMS" --check --beside-rows "$one" --beside-streams "$LM_BESIDE" --split --stacks ;;
+      pieces|all) variant "$name" 120 --set "lm_graphs=$name" --streams "$LM_STREAMS" --check ;;
+      mps) variant mps 150 --set gpu_sharing=mps --streams "$most" --beside-rows "$LM_ROWS" --beside-streams "$most" --ways default,later ;;
+      sync) variant sync 70 --set async_scheduling=false --streams "$LM_STREAMS" ;;
+      loud) variant loud 110 --streams "$most" --beside-rows "$one" --beside-streams "$most" --ways loud ;;
+      *) echo "no variant $name"; false ;;
+    esac || failed=1
+  done
   return $failed
 }
 
