@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from studio.models.uploads import waiting_event
 from studio.speech import Float32
 
 SAMPLES_BITS = 23
@@ -33,7 +34,8 @@ def fetch(
         return {}, {}
     frames = [mels[row_id] for row_id in waves]
     sound_begins = sum(mel.shape[1] for mel in frames)
-    finite = torch.isfinite(torch.cat(frames, dim=1)).all(0)  # of each mel frame: [F of all rows]
+    # Joined with time first, as a flow lays them out: one copy for all, where channels first are one for each.
+    finite = torch.isfinite(torch.cat([mel.T for mel in frames])).all(1)  # of each mel frame: [F of all rows]
     joined = _on_host(torch.cat([finite.float(), *(wave.float() for wave in waves.values())])).numpy()
     good = np.split(joined[:sound_begins], list(accumulate(mel.shape[1] for mel in frames))[:-1])
     sounds = np.split(joined[sound_begins:], list(accumulate(len(wave) for wave in waves.values()))[:-1])
@@ -64,7 +66,7 @@ def _on_host(tensor: Tensor) -> Tensor:
         return tensor
     host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
     host.copy_(tensor, non_blocking=True)
-    done = torch.cuda.Event()
+    done = waiting_event()
     done.record(torch.cuda.current_stream(tensor.device))
     done.synchronize()
     return host

@@ -11,19 +11,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from studio.models.hift.generator import Hift
 from studio.models.hift.window_geometry import HOP_FRAMES, WindowGeometry
 from studio.models.hift.window_network import Memory, Place, WindowNetwork
 from studio.models.hift.window_rows import SLOTS, SPARE_SLOT, Entry, Lease, WindowState, moved_on, passes_of
+from studio.models.uploads import Uploads
 
 LARGEST_LAUNCH = 32
 """Rows of the largest graph, unless told otherwise: they fill a GPU, and more would only hold more memory."""
 MAX_ROWS = 256
+TOLD_LAUNCHES = 64
+"""Launches whose rows are told in one copy; a step with more takes several."""
 
 
 class Voiced(NamedTuple):
@@ -66,6 +67,8 @@ class WindowedHift:
         self._pools = self._network.memory(1 + SLOTS * max_rows)
         self._free = list(reversed(range(max_rows)))
         self._samples = torch.arange(HOP_FRAMES * self.config.samples_per_frame, device=self._device)
+        self._hop = torch.arange(self._geometry.hop, device=self._device)
+        self._uploads = Uploads(TOLD_LAUNCHES * largest_launch, len(Entry._fields), torch.int64, self._device)
         self._captured: dict[int, _Captured] = {}
 
     @property
@@ -151,24 +154,20 @@ class WindowedHift:
 
     def _run_all(self, passes: Iterable[Sequence[Entry]], frames: Tensor, flat: Tensor) -> None:
         """Pass after pass, each in as few launches as fit; new samples go to their places in flat."""
-        launches: list[int] = []
-        entries: list[Entry] = []
+        launches: list[list[Entry]] = []
         for rows in passes:
             for size in self._launches(len(rows)):
                 taken = list(rows[:size])
                 rows = rows[size:]
-                entries += taken + [Entry(dump=len(flat) - 1)] * (size - len(taken))
-                launches.append(size)
-        table = np.array(entries, np.int64)
-        picked = np.minimum(table[:, -1:] + np.arange(self._geometry.hop), len(frames) - 1)
-        told, index = self._uploaded(table[:, :-1]), self._uploaded(picked)
-        begin = 0
-        for size in launches:
-            samples, places = self._launch(
-                told[begin : begin + size], index[begin : begin + size].flatten(), frames
-            )
-            flat.scatter_(0, places.flatten(), samples.flatten())
-            begin += size
+                launches.append(taken + [Entry(dump=len(flat) - 1)] * (size - len(taken)))
+        for begin in range(0, len(launches), TOLD_LAUNCHES):
+            some = launches[begin : begin + TOLD_LAUNCHES]
+            told = self._told([entry for launch in some for entry in launch])
+            picked = (told[:, -1:] + self._hop).clamp_(max=len(frames) - 1)
+            sizes = [len(launch) for launch in some]
+            for entries, index in zip(told[:, :-1].split(sizes), picked.split(sizes), strict=True):
+                samples, places = self._launch(entries, index.flatten(), frames)
+                flat.scatter_(0, places.flatten(), samples.flatten())
 
     def _launches(self, rows: int) -> list[int]:
         """Sizes of the launches for so many rows: a graph with up to a quarter of it to spare (8 rows cost hardly
@@ -183,12 +182,12 @@ class WindowedHift:
             rows -= size
         return sizes
 
-    def _uploaded(self, array: NDArray[np.int64]) -> Tensor:
-        """On the device without waiting for it. A pinned copy is not given out again before it was read."""
-        tensor = torch.from_numpy(np.ascontiguousarray(array))
-        return (
-            tensor if self._device.type == "cpu" else tensor.pin_memory().to(self._device, non_blocking=True)
-        )
+    def _told(self, entries: list[Entry]) -> Tensor:
+        """The entries on the device, int64 [B, 11], without waiting for it."""
+        told = torch.empty(len(entries), len(Entry._fields), dtype=torch.int64, device=self._device)
+        self._uploads.claim()[: len(entries)] = entries
+        self._uploads.send(told)
+        return told
 
     def _launch(self, told: Tensor, index: Tensor, frames: Tensor) -> tuple[Tensor, Tensor]:
         """Samples of one launch and their places; both are overwritten by the next one."""

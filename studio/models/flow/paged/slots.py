@@ -25,6 +25,7 @@ from studio.models.flow.sizes import (
     MEL_BINS,
     NOISE_FRAMES,
 )
+from studio.models.uploads import Uploads
 
 LONGEST_PAGES = NOISE_FRAMES // BLOCK_FRAMES
 WINDOW_TOKENS = BLOCK_TOKENS + LOOKAHEAD_TOKENS
@@ -83,42 +84,36 @@ class SlotBuffer:
     """The records of a pack on the host and on the device. Owner: one thread."""
 
     def __init__(self, most: int, device: torch.device) -> None:
-        on_gpu = device.type == "cuda"
-        self._host = torch.zeros(most, Slots.WIDTH, dtype=torch.int32, pin_memory=on_gpu)
-        self._ints: Ints = self._host.numpy()
-        self._floats: Floats = self._ints.view(np.float32)
+        self._uploads = Uploads(most, Slots.WIDTH, torch.int32, device)
         self._device = torch.zeros(most, Slots.WIDTH, dtype=torch.int32, device=device)
-        self._copied = torch.cuda.Event() if on_gpu else None
 
     def slots(self, count: int) -> Slots:
         return Slots(self._device[:count])
 
     def load(self, blocks: Sequence[BlockSlot], count: int) -> None:
         """Put the blocks into the first slots and padding into the rest of `count`: one copy, which nobody awaits."""
-        if self._copied is not None:
-            self._copied.synchronize()  # the host's side is read until then
-        self._ints[:count] = 0
+        ints: Ints = self._uploads.claim()[:count]
+        ints[:] = 0
         if blocks:
-            self._ints[: len(blocks), : Slots.TOKENS] = [_heading(block) for block in blocks]
-            self._ints[: len(blocks), Slots.TOKENS : Slots.TABLE] = NO_TOKEN
-        for number, block in enumerate(blocks):
-            self._fill(number, block)
-        padding = self._ints[len(blocks) : count]
+            ints[: len(blocks), : Slots.TOKENS] = [_heading(block) for block in blocks]
+            ints[: len(blocks), Slots.TOKENS : Slots.TABLE] = NO_TOKEN
+        for record, block in zip(ints, blocks, strict=False):
+            _fill(record, block)
+        padding = ints[len(blocks) :]
         padding[:, Slots.OWN] = padding[:, Slots.TABLE] = SCRATCH
         padding[:, Slots.BEFORE] = NOTHING
         padding[:, Slots.COUNT] = 1
         padding[:, Slots.TOKENS_HERE], padding[:, Slots.FRAMES_HERE] = BLOCK_TOKENS, BLOCK_FRAMES
-        self._device[:count].copy_(self._host[:count], non_blocking=True)
-        if self._copied is not None:
-            self._copied.record()
+        self._uploads.send(self._device[:count])
 
-    def _fill(self, number: int, block: BlockSlot) -> None:
-        record, floats, pages = self._ints[number], self._floats[number], block.pages
-        record[Slots.TOKENS : Slots.TOKENS + len(block.tokens)] = block.tokens
-        record[Slots.TABLE : Slots.TABLE + len(pages)] = pages[::-1]
-        floats[Slots.SPEAKER : Slots.PROMPT] = block.speaker
-        if block.prompt_mel.size:
-            floats[Slots.PROMPT : Slots.PROMPT + block.prompt_mel.size] = block.prompt_mel.ravel()
+
+def _fill(record: Ints, block: BlockSlot) -> None:
+    floats, pages = record.view(np.float32), block.pages
+    record[Slots.TOKENS : Slots.TOKENS + len(block.tokens)] = block.tokens
+    record[Slots.TABLE : Slots.TABLE + len(pages)] = pages[::-1]
+    floats[Slots.SPEAKER : Slots.PROMPT] = block.speaker
+    if block.prompt_mel.size:
+        floats[Slots.PROMPT : Slots.PROMPT + block.prompt_mel.size] = block.prompt_mel.ravel()
 
 
 def _heading(block: BlockSlot) -> tuple[int, ...]:
