@@ -92,7 +92,7 @@ def load(name: str, folder: Path, settings: Settings, store: VoiceStore, shared:
         PromptEncoderClient(token2wav_worker),
         settings.folder("prompts"),
         fingerprint(checkpoint),
-        prepare=token2wav.prepare,
+        prepare=engine.prepare,
         model=model.name,
     )
     workers = {"lm": lm_worker, "token2wav": token2wav_worker}

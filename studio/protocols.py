@@ -168,11 +168,16 @@ class Token2Wav(Protocol):
     block_tokens: int
     samples_per_token: int
 
-    async def open(self, row_id: str, voice: VoicePrompt, seed: int) -> int:
-        """Begin a row; gives the tokens that the first block needs (25, or more for a very short prompt)."""
+    async def open(
+        self, row_id: str, voice: VoicePrompt, seed: int, guidance: float | None = None
+    ) -> int:
+        """Begin a row; gives the tokens that the first block needs (25, or more for a very short prompt).
+
+        guidance: of the flow's solve, for this row to its end; None for what the worker was started with.
+        """
         ...
 
-    async def prepare(self, voice: VoicePrompt) -> None:
+    async def prepare(self, voice: VoicePrompt, guidance: float | None = None) -> None:
         """Begin what the first row of a voice would wait for; returns at once, and `open` does the rest."""
         ...
 

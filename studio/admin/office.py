@@ -45,6 +45,7 @@ def limits_of(settings: Settings) -> EngineLimits:
         batch_wait_s=settings.batch_wait_s,
         hops=HopSchedule(settings.first_hop_tokens, settings.hop_growth, settings.most_hop_tokens),
         first_block_tokens=settings.first_block_tokens,
+        guidance=settings.guidance,
     )
 
 

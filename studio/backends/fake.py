@@ -209,6 +209,8 @@ class SineToken2Wav:
         self._first_block_tokens = first_block_tokens
         self._rows: dict[str, tuple[float, int, int]] = {}  # row id -> hertz, tokens voiced, samples given
         self._failures: deque[str | Exception | None] = deque()
+        self.guidances: dict[str, float | None] = {}
+        """Of every row that was opened, by its id."""
         self.given_up: tuple[Rung, ...] = ()
         """What the next step says that it gave up."""
 
@@ -216,11 +218,14 @@ class SineToken2Wav:
         """Of the next steps: None goes well, a string ends the first row of it, an exception is raised."""
         self._failures.extend(outcomes)
 
-    async def open(self, row_id: str, voice: VoicePrompt, seed: int) -> int:
+    async def open(
+        self, row_id: str, voice: VoicePrompt, seed: int, guidance: float | None = None
+    ) -> int:
         self._rows[row_id] = (pitch_hz(voice), 0, 0)
+        self.guidances[row_id] = guidance
         return self._first_block_tokens
 
-    async def prepare(self, voice: VoicePrompt) -> None:
+    async def prepare(self, voice: VoicePrompt, guidance: float | None = None) -> None:
         return None  # there is nothing to prepare
 
     async def step(self, rows: Sequence[RowStep]) -> list[StepResult]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from studio.backends.torch_seams import StreamFlow
-from studio.backends.torch_voices import prompt_tensors
+from studio.backends.torch_voices import FlowVoice, prompt_tensors
 from studio.models.flow import FlowState
 from studio.models.flow.paged import PagedState
 from studio.models.flow.state import align_prompt, first_block_tokens
@@ -21,7 +21,7 @@ from studio.models.hift.causal import CausalState
 from studio.models.hift.streaming import HiftState
 from studio.models.hift.window import WindowState
 from studio.protocols import RowStep
-from studio.speech import BLOCK_TOKENS, VoicePrompt
+from studio.speech import BLOCK_TOKENS
 
 Tokens = NDArray[np.int64]
 
@@ -34,7 +34,7 @@ class TorchRow:
     by itself, a block at a time. stepped_s: when its last step was.
     """
 
-    voice: VoicePrompt
+    voice: FlowVoice
     flow: FlowState | PagedState | None
     hift: HiftState | CausalState | WindowState
     tail_tokens: int
@@ -62,7 +62,7 @@ class TorchRow:
     def first_block_tokens(self) -> int:
         if self.flow is not None:
             return self.flow.first_block_tokens
-        return first_block_tokens(len(self.voice.speech_tokens), self.tail_tokens)
+        return first_block_tokens(len(self.voice.prompt.speech_tokens), self.tail_tokens)
 
     def new_tokens(self, step: RowStep) -> Tensor:
         """What the flow has not seen yet: the step's tokens and look-ahead, less the look-ahead of last time."""
@@ -126,12 +126,13 @@ class TorchRow:
 
     def _whole(self, flow: StreamFlow, step: RowStep) -> Tensor:
         """The mel of all tokens so far, solved at once under the mask of streaming: the same as with a cache."""
-        prompt_tokens, prompt_mel, embedding = prompt_tensors(flow, self.voice)
+        prompt_tokens, prompt_mel, embedding = prompt_tensors(flow, self.voice.prompt)
         prompt_tokens, prompt_mel = align_prompt(prompt_tokens, prompt_mel, self.tail_tokens)
         spoken = np.asarray(self._spoken, np.int64)
         tokens = torch.from_numpy(np.concatenate([spoken, step.tokens, step.lookahead]).astype(np.int64))
         if not len(tokens):
             return prompt_mel.new_empty(prompt_mel.shape[1], 0)
         return flow.synthesize(
-            tokens.to(flow.device), prompt_tokens, prompt_mel, embedding, streaming=True, final=step.final
-        )
+            tokens.to(flow.device), prompt_tokens, prompt_mel, embedding, streaming=True, final=step.final,
+            guidance=self.voice.guidance,
+        )  # fmt: skip

@@ -20,7 +20,7 @@ from studio.backends.torch_pages import PageTurns
 from studio.backends.torch_row import TorchRow
 from studio.backends.torch_seams import StreamFlow, StreamVocoder
 from studio.backends.torch_spans import Spans
-from studio.backends.torch_voices import TorchVoices
+from studio.backends.torch_voices import FlowVoice, TorchVoices
 from studio.models.flow.paged import PagedFlow
 from studio.models.flow.sizes import BLOCK_FRAMES
 from studio.models.hift.window import WindowedHift, WindowState
@@ -92,35 +92,39 @@ class TorchToken2Wav:
         """Speech tokens that the flow knows; the speech LM must know as many."""
         return self._flow.config.speech_tokens
 
-    def prepare(self, voice: VoicePrompt) -> bool:
+    def prepare(self, voice: VoicePrompt, guidance: float | None = None) -> bool:
         """Compute a few blocks of a voice's prompt ahead of `open`; gives whether the voice is ready now.
 
-        One that there is no memory for counts as ready: its rows are computed without its cache.
+        One that there is no memory for counts as ready: its rows are computed without its cache. guidance: see `open`.
         """
+        in_flow = FlowVoice(voice, guidance)
         blocks = TURN_BLOCKS if self._rows else TURN_BLOCKS_ALONE
         if isinstance(self._flow, PagedFlow) and self._flow.device.type == "cuda":
             blocks = TURN_BLOCKS_IN_PAGES
         try:
-            return self._with_room(lambda: self._voices.prepare(voice, blocks))
+            return self._with_room(lambda: self._voices.prepare(in_flow, blocks))
         except torch.OutOfMemoryError:
             pass
-        self._voices.give_up(voice.key)
+        self._voices.give_up(in_flow.key)
         return True
 
-    def give_up(self, voice: VoicePrompt) -> None:
+    def give_up(self, voice: VoicePrompt, guidance: float | None = None) -> None:
         """Forget what is prepared of a voice that is not ready: nobody waits for it any more."""
-        self._voices.give_up(voice.key)
+        self._voices.give_up(FlowVoice(voice, guidance).key)
 
-    def open(self, row_id: str, voice: VoicePrompt, seed: int) -> int:
-        """Begin a row; gives the tokens that its first block needs."""
-        state = None
+    def open(self, row_id: str, voice: VoicePrompt, seed: int, guidance: float | None = None) -> int:
+        """Begin a row; gives the tokens that its first block needs.
+
+        guidance: of its solve, to its end and whatever rows beside it have; None for the flow's own.
+        """
+        state, in_flow = None, FlowVoice(voice, guidance)
         try:
-            state = self._with_room(lambda: self._flow.open(self._voices.get(voice)), voice.key)
+            state = self._with_room(lambda: self._flow.open(self._voices.get(in_flow)), in_flow.key)
         except torch.OutOfMemoryError:
             self._ladder.take("recompute")
-            self._voices.give_up(voice.key)
+            self._voices.give_up(in_flow.key)
         hift, tail = self._hift.open(seed), self._voices.tail_tokens
-        self._rows[row_id] = row = TorchRow(voice, state, hift, tail, stepped_s=self._clock())
+        self._rows[row_id] = row = TorchRow(in_flow, state, hift, tail, stepped_s=self._clock())
         return row.first_block_tokens
 
     def drop(self, row_id: str) -> None:
@@ -208,7 +212,7 @@ class TorchToken2Wav:
             rest = np.zeros(BLOCK_TOKENS, np.int32), np.zeros(0, np.int32)
             self.step([RowStep(row_id, *begin, False) for row_id in ids])
             self.step([RowStep(row_id, *rest, True) for row_id in ids])
-        cached = self._voices.get(voice)
+        cached = self._voices.get(FlowVoice(voice))
         self._frame_bytes = cached.bytes // max(1, cached.frames)
         self._voices.forget(voice.key)
         self._steps = self._rows_stepped = 0

@@ -28,7 +28,13 @@ class StreamFlow(Protocol):
     def input_embedding(self) -> nn.Embedding: ...
 
     def begin_prompt(
-        self, tokens: Tensor, mel: Tensor, embedding: Tensor, tail_tokens: int = 0, storage: torch.dtype = ...
+        self,
+        tokens: Tensor,
+        mel: Tensor,
+        embedding: Tensor,
+        tail_tokens: int = 0,
+        storage: torch.dtype = ...,
+        guidance: float | None = None,
     ) -> Any: ...
 
     def open(self, prompt: Any) -> Any: ...
@@ -45,6 +51,7 @@ class StreamFlow(Protocol):
         embedding: Tensor,
         streaming: bool = True,
         final: bool = True,
+        guidance: float | None = None,
     ) -> Tensor: ...
 
 

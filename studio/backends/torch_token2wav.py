@@ -27,6 +27,7 @@ from studio.backends.torch_assembly import Assembly, assemble
 from studio.backends.torch_device import raise_if_lost
 from studio.backends.torch_rows import TorchToken2Wav
 from studio.backends.torch_upstream import UpstreamToken2Wav
+from studio.backends.torch_voices import FlowVoice
 from studio.checkpoint import weight_file
 from studio.errors import CheckpointError, SettingsError, StudioError, Token2WavError
 from studio.gpu_shares import models_known
@@ -179,22 +180,33 @@ def _handlers(
 
     wanted: Counter[str] = Counter()
 
-    async def prepare(voice: VoicePrompt) -> None:
-        wanted[voice.key] += 1
+    async def prepared(voice: VoicePrompt, guidance: float | None, turn: Callable[[], int]) -> int:
+        """What the last turn gives: one after the other, so that steps of open rows come in between."""
+        key = FlowVoice(voice, guidance).key
+        wanted[key] += 1
+        done = 0
         try:
-            # One turn after the other, so that steps of open rows come in between.
-            while not await in_order(token2wav.prepare, voice=voice):
-                pass
+            while not done:
+                done = await in_order(turn)
         finally:
-            wanted[voice.key] -= 1
-            if not wanted[voice.key]:
-                del wanted[voice.key]
-                # After the turn that may still run: of a voice that nobody waits for any more, nothing is kept.
-                stepping.submit(token2wav.give_up, voice)
+            wanted[key] -= 1
+            if not wanted[key]:
+                del wanted[key]
+                if not done:
+                    # After the turn that may still run: of a voice that nobody waits for any more, nothing is kept.
+                    stepping.submit(token2wav.give_up, voice, guidance)
+        return done
 
-    async def open_row(row_id: str, voice: VoicePrompt, seed: int) -> int:
-        await prepare(voice)
-        return int(await in_order(token2wav.open, row_id=row_id, voice=voice, seed=seed))
+    async def prepare(voice: VoicePrompt, guidance: float | None = None) -> None:
+        await prepared(voice, guidance, partial(token2wav.prepare, voice, guidance))
+
+    async def open_row(row_id: str, voice: VoicePrompt, seed: int, guidance: float | None = None) -> int:
+        def open_if_ready() -> int:
+            # In one turn: of many requests at once each would else wait for every other one twice.
+            ready = token2wav.prepare(voice, guidance)
+            return token2wav.open(row_id, voice, seed, guidance) if ready else 0
+
+        return await prepared(voice, guidance, open_if_ready)
 
     async def encode(samples: Float32, sample_rate_hz: int, prompt_text: str) -> VoicePrompt:
         return await loop.run_in_executor(encoding, encoder.encode, samples, sample_rate_hz, prompt_text)

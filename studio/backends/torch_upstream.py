@@ -32,7 +32,7 @@ class UpstreamToken2Wav:
         self._flow = flow.to(self._device).eval()
         self._hift = with_upstream_phase(hift.to(self._device))
         self._hop = Hop()
-        self._rows: dict[str, tuple[UpstreamStream, int]] = {}  # with the look-ahead tokens it was shown already
+        self._rows: dict[str, tuple[UpstreamStream, int, float]] = {}  # look-ahead tokens shown already, guidance
         self._steps = self._rows_stepped = 0
         self._step_seconds = self._audio_seconds = 0.0
 
@@ -48,15 +48,15 @@ class UpstreamToken2Wav:
     def warm_up(self, progress: Callable[[float], None]) -> None:
         """Nothing: there is no one to hurry for."""
 
-    def prepare(self, voice: VoicePrompt) -> bool:
+    def prepare(self, voice: VoicePrompt, guidance: float | None = None) -> bool:
         """Ready at once, since upstream keeps nothing of a voice."""
         return True
 
-    def give_up(self, voice: VoicePrompt) -> None:
+    def give_up(self, voice: VoicePrompt, guidance: float | None = None) -> None:
         """There is nothing of a voice."""
 
-    def open(self, row_id: str, voice: VoicePrompt, seed: int) -> int:
-        """Begin a row; gives the tokens of its first chunk, prompt alignment included."""
+    def open(self, row_id: str, voice: VoicePrompt, seed: int, guidance: float | None = None) -> int:
+        """Begin a row; gives the tokens of its first chunk, prompt alignment included. guidance: None: the flow's."""
         prompt = (
             torch.from_numpy(voice.speech_tokens.astype(np.int64)).to(self._device),
             torch.from_numpy(voice.mel).to(self._device),
@@ -64,7 +64,7 @@ class UpstreamToken2Wav:
         )
         noise = partial(self._hift.draw_noise, seed=seed)
         stream = UpstreamStream(self._flow, self._hift, self._hop, prompt, noise)
-        self._rows[row_id] = (stream, 0)
+        self._rows[row_id] = (stream, 0, self._flow.guidance if guidance is None else guidance)
         return stream.next_chunk_tokens
 
     def drop(self, row_id: str) -> None:
@@ -82,9 +82,9 @@ class UpstreamToken2Wav:
     def _step(self, row: RowStep) -> StepResult:
         if row.row_id not in self._rows:
             return StepResult(row.row_id, None, "no such row")
-        stream, seen = self._rows[row.row_id]
+        stream, seen, self._flow.guidance = self._rows[row.row_id]
         new = np.concatenate([row.tokens, row.lookahead])[seen:].astype(np.int64)
-        self._rows[row.row_id] = (stream, len(row.lookahead))
+        self._rows[row.row_id] = (stream, len(row.lookahead), self._flow.guidance)
         try:
             chunks = [c.speech.float().cpu().numpy() for c in stream.push(torch.from_numpy(new), row.final)]
         except Exception as error:

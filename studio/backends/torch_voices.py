@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Collection
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -18,6 +19,21 @@ from studio.speech import BLOCK_TOKENS, FIRST_BLOCK_TOKENS, VoicePrompt
 
 CPU_BYTES = 2 * 2**30
 GPU_SHARE = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class FlowVoice:
+    """A voice as rows of one guidance have it in the flow: what a prompt leaves there was solved with it.
+
+    guidance: None for the flow's own.
+    """
+
+    prompt: VoicePrompt
+    guidance: float | None = None
+
+    @property
+    def key(self) -> str:
+        return self.prompt.key if self.guidance is None else f"{self.prompt.key}, guidance {self.guidance}"
 
 
 class TorchVoices:
@@ -54,7 +70,7 @@ class TorchVoices:
         # Of a list: whoever looks at figures does so from another thread.
         return sum(prompt.bytes for prompt in list(self._ready.values()))
 
-    def prepare(self, voice: VoicePrompt, blocks: int | None = None) -> bool:
+    def prepare(self, voice: FlowVoice, blocks: int | None = None) -> bool:
         """Compute so many blocks of a voice's prompt, or all; gives whether it is ready now."""
         if voice.key in self._ready:
             return True
@@ -69,7 +85,7 @@ class TorchVoices:
             self.forget(next(iter(self._ready)))
         return True
 
-    def get(self, voice: VoicePrompt) -> PromptFlowCache | PagedPrompt:
+    def get(self, voice: FlowVoice) -> PromptFlowCache | PagedPrompt:
         """The voice's prompt; what is still missing of it is computed now."""
         self.prepare(voice)
         self._ready.move_to_end(voice.key)
@@ -91,10 +107,11 @@ class TorchVoices:
         """Prepare a voice no further: there is no memory for it, or nobody waits for it."""
         _release(self._begun.pop(key, None))
 
-    def _begin(self, voice: VoicePrompt) -> PromptPreparation | PagedPreparation:
+    def _begin(self, voice: FlowVoice) -> PromptPreparation | PagedPreparation:
         preparation: PromptPreparation | PagedPreparation = self._flow.begin_prompt(
-            *prompt_tensors(self._flow, voice), tail_tokens=self.tail_tokens, storage=self._storage
-        )
+            *prompt_tensors(self._flow, voice.prompt), tail_tokens=self.tail_tokens, storage=self._storage,
+            guidance=voice.guidance,
+        )  # fmt: skip
         return preparation
 
 

@@ -79,7 +79,9 @@ def differences(
     for tiles in ((0, 0), (0, 10_000), (10_000, 10_000)) if device.type == "cpu" or compute.itemsize == 2 else ():
         _products(tell, drawn, sight, compute, storage, heads, width, tiles)
     mel, velocities = drawn(rows, MEL_BINS), drawn(2, rows, MEL_BINS).to(compute)
-    tell("euler", layer_kernels.euler(mel, velocities, 0.1, 0.7), estimator.euler(mel, velocities, 0.1, 0.7))
+    guidance = sight.slots.guidance
+    mine, theirs = (euler(mel, velocities, 0.1, guidance) for euler in (layer_kernels.euler, estimator.euler))
+    tell("euler", mine, theirs)
     return found
 
 
@@ -122,7 +124,7 @@ def pack(
     buffer = SlotBuffer(slots, device)
     nothing = np.zeros(MEL_BINS, np.float32)
     blocks = [
-        BlockSlot(np.zeros(25, np.int32), real, own, nothing, nothing[:0], int(own[:-1] == before))
+        BlockSlot(np.zeros(25, np.int32), real, own, nothing, nothing[:0], int(own[:-1] == before), 0.1 * len(own))
         for own, before, real in zip(rows, [None, *rows], frames, strict=False)
     ]
     buffer.load(blocks, slots)

@@ -131,7 +131,7 @@ class Bench:
     def _aged(self, seconds: int) -> PagedState:
         pages, mel = self.paged.pool.take(seconds), np.zeros((0, MEL_BINS), np.float32)
         speaker, tokens = np.zeros(MEL_BINS, np.float32), torch.empty(0, dtype=torch.int64)
-        prompt = PagedPrompt(self.paged.pool, pages, speaker, tokens, mel)
+        prompt = PagedPrompt(self.paged.pool, pages, speaker, tokens, mel, self.paged.flow.guidance)
         state = self.paged.open(prompt)
         prompt.release()
         return state

@@ -77,7 +77,9 @@ class SilentToken2Wav:
         self._rows: dict[str, tuple[int, int]] = {}  # row id -> tokens voiced, samples given
         self._steps = 0
 
-    async def open(self, row_id: str, voice: VoicePrompt, seed: int) -> int:
+    async def open(
+        self, row_id: str, voice: VoicePrompt, seed: int, guidance: float | None = None
+    ) -> int:
         self._rows[row_id] = (0, 0)
         return BLOCK_TOKENS
 

@@ -48,7 +48,7 @@ from studio.errors import (
     SynthesisError,
 )
 from studio.protocols import Clock, RowStep, Rung, SpeechLM, Token2Wav
-from studio.speech import FIRST_BLOCK_TOKENS, Segment, SynthesisRequest, VoicingRequest
+from studio.speech import FIRST_BLOCK_TOKENS, Segment, SynthesisRequest, VoicePrompt, VoicingRequest
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +69,7 @@ class EngineLimits:
     hops: HopSchedule = USUAL_HOPS
     first_block_tokens: int = FIRST_BLOCK_TOKENS
     """What token2wav says of a row after a prompt of a second or more; for who asks before there is one."""
+    guidance: float | None = None
 
 
 class Engine:
@@ -99,7 +100,7 @@ class Engine:
         self._voicing = Voicing(
             token2wav, RowScheduler(limits.max_batch_rows, limits.hops), clock, self._stepped, self._gave_up, sleep
         )
-        self._voicing.batch_wait_s = limits.batch_wait_s
+        self._voicing.batch_wait_s, self._voicing.guidance = limits.batch_wait_s, limits.guidance
         self._first_block_tokens = limits.first_block_tokens
         self._parts = EngineParts(
             self._voicing, clock, sleep, limits.max_ahead_s, limits.listener_timeout_s, silent_tokens
@@ -185,6 +186,10 @@ class Engine:
         prompt_ids = self._text.prompt_ids(request)  # a transcript is read once, when its voice first speaks
         return Asking(self.lm, request, prompt_ids, EFFORTS[choice.quality], self._rates.is_plausible)
 
+    async def prepare(self, voice: VoicePrompt) -> None:
+        """Begin what the first request of a voice would wait for; returns at once."""
+        await self._token2wav.prepare(voice, self._voicing.guidance)
+
     def costs(self, shared: float) -> Costs:
         """What a step of each stage cost since its worker's start. shared: see `StepCost.line`."""
         return Costs(self._lm_cost.line(shared), self._token2wav_cost.line(shared))
@@ -254,13 +259,13 @@ class Engine:
         return self._serving.fail(request_id, RequestAborted("speech.ended_by_admin"))
 
     def limit(self, limits: EngineLimits) -> None:
-        """Other limits from now on, but for those of a listener, which hold from a request's begin."""
+        """Other limits from now on, but for a listener's and the guidance, which hold from a request's begin."""
         self._admission.limit(limits.max_running, limits.queue_size, limits.max_per_client)
         self._encoding.limit(1, limits.queue_size, limits.max_per_client)
         self._voicing.scheduler.max_batch_rows = limits.max_batch_rows
         self._voicing.scheduler.hops = limits.hops
         self._first_block_tokens = limits.first_block_tokens
-        self._voicing.batch_wait_s = limits.batch_wait_s
+        self._voicing.batch_wait_s, self._voicing.guidance = limits.batch_wait_s, limits.guidance
 
     async def hold(self, *, abort: bool) -> None:
         """Let new requests wait in line, and end or wait for those that run; until `release` workers may go."""

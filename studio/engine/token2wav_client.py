@@ -31,11 +31,14 @@ class Token2WavClient:
         self._worker = worker
         self._shelf: ShelfReader | None = None
 
-    async def open(self, row_id: str, voice: VoicePrompt, seed: int) -> int:
-        return int(await self._worker.call("open", row_id=row_id, voice=voice, seed=seed))
+    async def open(
+        self, row_id: str, voice: VoicePrompt, seed: int, guidance: float | None = None
+    ) -> int:
+        args = {"row_id": row_id, "voice": voice, "seed": seed, "guidance": guidance}
+        return int(await self._worker.call("open", **args))
 
-    async def prepare(self, voice: VoicePrompt) -> None:
-        self._worker.send("prepare", voice=voice)  # one-way: nobody waits for it
+    async def prepare(self, voice: VoicePrompt, guidance: float | None = None) -> None:
+        self._worker.send("prepare", voice=voice, guidance=guidance)  # one-way: nobody waits for it
 
     async def step(self, rows: Sequence[RowStep]) -> list[StepResult]:
         if (shelf := self._open_shelf()) is None:

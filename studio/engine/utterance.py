@@ -174,7 +174,8 @@ class Utterance:
         row.offer(tokens, final)
 
     async def _voice(self, rows: _Rows, ahead: asyncio.Semaphore) -> None:
-        number = 0
+        # One guidance to the end, so that a change meanwhile leaves no take half and half.
+        number, guidance = 0, self._parts.voicing.guidance
         while (voiced := await rows.get()) is not None:
             row, spoken = voiced
             retime = Retime(self._request.speed, self._request.pitch)
@@ -186,7 +187,7 @@ class Utterance:
                 self._hand_over(np.concatenate([silence, retime.push(samples)]))
                 silence = silence[:0]
 
-            await row.voice(self._request.voice, (self._request.seed + number) % SEEDS, on_samples)
+            await row.voice(self._request.voice, (self._request.seed + number) % SEEDS, on_samples, guidance)
             self._hand_over(retime.finish())
             self._hand_over(silence_of(spoken.pause_after_s))
             ahead.release()

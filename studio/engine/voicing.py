@@ -45,14 +45,21 @@ class Row:
             self._early.extend(tokens)
             self._early_final = self._early_final or final
 
-    async def voice(self, voice: VoicePrompt, seed: int, on_samples: Callable[[Float32], None]) -> None:
+    async def voice(
+        self,
+        voice: VoicePrompt,
+        seed: int,
+        on_samples: Callable[[Float32], None],
+        guidance: float | None = None,
+    ) -> None:
         """Open the row and hand its sound to on_samples until its final step; frees it however this ends.
 
+        guidance: see protocols.Token2Wav.open.
         Raises: Token2WavError for this row; EngineDead or EngineNotReady for token2wav as a whole.
         """
         self._on_samples = on_samples
         try:
-            await self._voicing.open(self, voice, seed)
+            await self._voicing.open(self, voice, seed, guidance)
             self._open = True
             self._voicing.offer(self.row_id, self._early, self._early_final)
             await self._ended
@@ -101,6 +108,8 @@ class Voicing:
         self._sleep = sleep
         self.batch_wait_s = 0.0
         """How long a step waits for more rows, while nobody would run dry."""
+        self.guidance: float | None = None
+        """Of requests that begin now; None for what token2wav was started with."""
         self._rows: dict[str, Row] = {}
         self._wake = asyncio.Event()
         self._loop: asyncio.Task[None] | None = None
@@ -109,11 +118,11 @@ class Voicing:
     def rows_open(self) -> int:
         return len(self._rows)
 
-    async def open(self, row: Row, voice: VoicePrompt, seed: int) -> None:
+    async def open(self, row: Row, voice: VoicePrompt, seed: int, guidance: float | None = None) -> None:
         """Begin a row in token2wav and let the scheduler see it."""
         arrived_s = self._clock()
         self._rows[row.row_id] = row
-        first_block_tokens = await self._token2wav.open(row.row_id, voice, seed)
+        first_block_tokens = await self._token2wav.open(row.row_id, voice, seed, guidance)
         self.scheduler.admit(row.row_id, first_block_tokens, arrived_s, row.playback)
 
     def offer(self, row_id: str, tokens: Sequence[int], final: bool) -> None:

@@ -247,6 +247,20 @@ def test_hops_log_level_and_wait_act_on_the_running_engine(looked_after: Service
     assert looked_after.worker.restarted == []
 
 
+def test_guidance_acts_on_the_next_request_without_a_restart(looked_after: Service) -> None:
+    client = enter(looked_after)
+    preview = client.post("/admin/preview", json={"changes": {"guidance": 1.5}}).json()
+    assert preview["workers"] == []
+    for guidance in (None, 1.5, 0.7):
+        if guidance is not None:  # at first the scripted engine has none
+            client.post("/admin/apply", json={"changes": {"guidance": guidance}}).raise_for_status()
+            settle(looked_after)
+        looked_after.lm.enqueue(Say(30), Finish())
+        assert speech(looked_after).status_code == 200
+    assert list(looked_after.token2wav.guidances.values()) == [None, 1.5, 0.7]
+    assert looked_after.worker.restarted == []
+
+
 def test_cached_prompts_are_forgotten_unless_requests_hold_them(looked_after: Service) -> None:
     client = enter(looked_after)
     assert client.post("/admin/lm/forget-prompts").status_code == 200 and looked_after.lm.resets == 1

@@ -48,9 +48,9 @@ class Engineer(Owner):
         self.spoken: list[tuple[int, int]] = []
         opened = service.token2wav.open
 
-        async def watched(row_id, voice, seed):
+        async def watched(row_id, voice, seed, guidance):
             self.spoken.append((seed, self.settings.flow_steps))
-            return await opened(row_id, voice, seed)
+            return await opened(row_id, voice, seed, guidance)
 
         service.token2wav.open = watched  # type: ignore[method-assign]
 

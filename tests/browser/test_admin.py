@@ -7,7 +7,9 @@ import threading
 from collections.abc import Iterator
 
 import httpx
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import PHONE, OpenPage
@@ -88,6 +90,34 @@ def test_request_can_be_ended_from_the_table(admin: Page, studio: RealStudio) ->
     thread.join()
     assert not [reply for reply in replies if reply.status_code == 200]
     expect(admin.locator("#admin [data-part=requests]")).to_contain_text("Nobody speaks")
+
+
+def test_guidance_is_heard_in_the_next_request_and_its_old_value_brings_the_old_sound_back(
+    admin: Page, studio: RealStudio
+) -> None:
+    """Hops differ with the machine's load, and sums in another order move the pitch a little: see RELATIVE_RMS of
+    tests/parity/test_token2wav_torch.py."""
+    pid = studio.worker("torch_token2wav").pid
+    voice = httpx.get(f"{studio.url}/v1/audio/voices").json()["data"][0]["id"]
+    field = admin.locator("#admin [name=guidance]")
+    newest_change = admin.locator("#admin [data-part=log] tbody tr").first.locator("td").nth(3)
+
+    def sound() -> NDArray[np.float64]:
+        body = {"input": "Good evening.", "voice": voice, "seed": 7, "response_format": "pcm"}
+        reply = httpx.post(f"{studio.url}/v1/audio/speech", json=body, timeout=280)
+        return np.frombuffer(reply.raise_for_status().content, "<i2").astype(np.float64)
+
+    own, sounds = field.input_value(), [sound()]
+    for guidance in ("2.5", own):
+        field.fill(guidance)
+        admin.locator("#admin [data-part=apply]").click()
+        expect(newest_change).to_contain_text(guidance)  # shown last, when the fields stand anew
+        sounds.append(sound())
+    first, other, again = sounds
+    assert len(first) == len(other) == len(again)  # the speech LM has no part in it
+    apart, near = (np.linalg.norm(of - first) / np.linalg.norm(first) for of in (other, again))
+    assert near < 0.05 and apart > 0.2, (near, apart)
+    assert studio.worker("torch_token2wav").pid == pid
 
 
 def test_engine_restarts_under_two_waiting_requests_and_a_bad_value_is_taken_back(

@@ -23,6 +23,7 @@ from studio.backends.fake import (
     voice_prompt,
     word_ids,
 )
+from studio.engine.engine import EngineLimits
 from studio.engine.rates import LEAST_PREBUFFER_S
 from studio.engine.stats import FirstStep
 from studio.engine.utterance import SEGMENT_PAUSE_S
@@ -574,6 +575,23 @@ async def test_spoken_tokens_are_voiced_again_without_the_speech_lm(stage: Stage
     assert np.array_equal(await read_all(again), samples)
     assert again.spoken == first.spoken and len(stage.lm.prompts) == asked == 2
     assert [row.pause_s for row in first.spoken] == [0.0, SEGMENT_PAUSE_S]
+
+
+async def test_request_keeps_the_guidance_it_began_with_and_the_next_has_the_new(make_stage) -> None:
+    stage = make_stage(guidance=0.7)
+    await stage.engine.start()
+    held = asyncio.Event()
+    stage.lm.enqueue(Say(30), Finish())
+    stage.lm.enqueue(Say(30), WaitFor(held), Finish())
+    async with await stage.submit("one two. three four") as stream:
+        await anext(stream)
+        stage.engine.limit(EngineLimits(guidance=2.0))
+        held.set()
+        async for _ in stream:
+            pass
+    stage.lm.enqueue(Say(30), Finish())
+    await read_all(await stage.submit("five"))
+    assert list(stage.token2wav.guidances.values()) == [0.7, 0.7, 2.0]
 
 
 async def test_loop_that_breaks_fails_who_is_there_and_goes_on(

@@ -38,11 +38,13 @@ class InThisProcess:
     def __init__(self, token2wav: TorchToken2Wav) -> None:
         self.real = token2wav
 
-    async def open(self, row_id: str, voice: VoicePrompt, seed: int) -> int:
-        return self.real.open(row_id, voice, seed)
+    async def open(
+        self, row_id: str, voice: VoicePrompt, seed: int, guidance: float | None = None
+    ) -> int:
+        return self.real.open(row_id, voice, seed, guidance)
 
-    async def prepare(self, voice: VoicePrompt) -> None:
-        self.real.prepare(voice)
+    async def prepare(self, voice: VoicePrompt, guidance: float | None = None) -> None:
+        self.real.prepare(voice, guidance)
 
     async def step(self, rows: Sequence[RowStep]) -> list[StepResult]:
         await asyncio.sleep(0)  # as over a pipe, others come in between

@@ -12,7 +12,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from studio.models.flow import Flow
 from studio.models.flow.paged import PagedFlow, PagedState, PoolFull
 from tests.cosyvoice3 import tensors as cosyvoice3_tensors
-from tests.parity.test_flow_streaming import Voice, _scripts, assert_same, play, tokens
+from tests.parity.test_flow_streaming import (
+    Voice,
+    _scripts,
+    assert_same,
+    play,
+    rows_of_each_guidance,
+    tokens,
+)
 
 STEPS = 3
 
@@ -125,6 +132,15 @@ def test_row_depends_neither_on_its_neighbours_nor_on_padding(paged: PagedFlow) 
     )[1]
     assert_same(together, alone, 1e-5)
     long.release()
+
+
+def test_streams_of_different_guidance_in_one_pack_equal_whole_solves_of_their_own(
+    flow: Flow, paged: PagedFlow
+) -> None:
+    guidances: list[float | None] = [None, 2.0, 0.0]
+    made = rows_of_each_guidance(paged, guidances)
+    for mel, guidance in zip(made, guidances, strict=True):
+        assert_same(mel, Voice(53).whole(flow, tokens(70), guidance=guidance))
 
 
 def test_streams_of_one_prompt_share_its_pages_and_leave_them_unharmed(flow: Flow, paged: PagedFlow) -> None:

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from studio.models.flow import Flow, FlowState
+from studio.models.flow.solver import guidance_weights, solve, start_noise
 from studio.models.flow.state import align_prompt
 
 TOLERANCE = 1e-4  # float32 sums in another order; seen: below 1e-5
@@ -27,9 +28,12 @@ class Voice:
         self.mel = torch.randn(2 * prompt_tokens, 80, generator=generator) * 2 - 4
         self.embedding = torch.randn(192, generator=generator)
 
-    def whole(self, flow: Flow, spoken: torch.Tensor, tail: int = 0) -> torch.Tensor:
+    def whole(
+        self, flow: Flow, spoken: torch.Tensor, tail: int = 0, guidance: float | None = None
+    ) -> torch.Tensor:
         prompt_tokens, prompt_mel = align_prompt(self.tokens, self.mel, tail)
-        return flow.synthesize(spoken, prompt_tokens, prompt_mel, self.embedding, streaming=True)
+        given = spoken, prompt_tokens, prompt_mel, self.embedding
+        return flow.synthesize(*given, streaming=True, guidance=guidance)
 
     def prepared(self, flow: Flow, **options):
         return flow.prepare_prompt(self.tokens, self.mel, self.embedding, **options)
@@ -78,6 +82,30 @@ def test_any_prompt_length_and_tail_equals_one_whole_solve(flow, prompt_tokens, 
 def test_final_block_of_any_length_equals_one_whole_solve(flow, remainder):
     voice, spoken = Voice(3), tokens(22 + remainder)
     assert_same(play(flow, voice.opened(flow), spoken, [25]), voice.whole(flow, spoken))
+
+
+def rows_of_each_guidance(flow, guidances: list[float | None]) -> list[torch.Tensor]:
+    """A stream of one voice with each guidance, two steps of all in one batch; the first step leaves tokens."""
+    voice, spoken = Voice(53), tokens(70)
+    states = [voice.opened(flow, guidance=guidance) for guidance in guidances]
+    first = flow.step(states, [spoken[:40]] * len(states), [False] * len(states))
+    rest = flow.step(states, [spoken[40:]] * len(states), [True] * len(states))
+    return [torch.cat(parts, dim=1) for parts in zip(first, rest, strict=True)]
+
+
+def test_rows_of_different_guidance_in_one_batch_equal_whole_solves_of_their_own(flow):
+    guidances = [None, 2.0, 0.0, 0.7]
+    made = rows_of_each_guidance(flow, guidances)
+    for mel, guidance in zip(made, guidances, strict=True):
+        assert_same(mel, Voice(53).whole(flow, tokens(70), guidance=guidance))
+    assert (made[0] - made[1]).abs().max() > 0.1  # seen: 4.4
+
+
+def test_guidance_of_each_frame_is_rounded_as_one_of_all_frames():
+    velocities = torch.randn(4, 2, 7, 80, generator=torch.Generator().manual_seed(0))
+    weights = torch.tensor([guidance_weights(0.7)]).expand(7, -1)
+    one, each = (solve(lambda x, step: velocities[step] * x, start_noise()[:7], 4, g) for g in (0.7, weights))
+    assert torch.equal(one, each)
 
 
 def test_final_tokens_may_all_have_come_before(flow):

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
@@ -20,12 +21,13 @@ from studio.backends.torch_assembly import Assembly, assemble
 from studio.backends.torch_fetch import BAD_MEL, BAD_SOUND, fetch
 from studio.backends.torch_rows import TorchToken2Wav
 from studio.backends.torch_token2wav import _handlers, load_token2wav
-from studio.backends.torch_voices import TorchVoices
+from studio.backends.torch_voices import FlowVoice, TorchVoices
 from studio.engine.scheduler import Playback, RowScheduler
 from studio.errors import CheckpointError, EngineDead
 from studio.models.flow import Flow, stream
 from studio.models.flow.paged import PagedFlow
 from studio.models.flow.paged.pool import RESERVED
+from studio.models.flow.sizes import GUIDANCE
 from studio.models.flow.state import LEAST_FIRST_TOKENS, align_prompt
 from studio.models.hift import Hift
 from studio.protocols import RowStep
@@ -212,6 +214,30 @@ def test_row_without_a_cache_sounds_as_with_one(phased: TorchToken2Wav) -> None:
     assert_same_sound(np.concatenate(parts), whole(phased, prompt, tokens))
 
 
+def test_rows_of_other_guidance_beside_each_other_sound_as_alone_cached_or_not(token2wav: TorchToken2Wav) -> None:
+    """A row keeps the guidance it was opened with, and a voice is prepared for each: its prompt was solved with it."""
+    tokens = np.array(speech(0, 40), np.int32)
+    first = token2wav.open("0", voice(0), 7)
+    steps = RowStep("", tokens[:first], tokens[first:][:3], False), RowStep("", tokens[first:], NOTHING, True)
+
+    def spoken(*guidances: float | None, cached: bool = True) -> list[np.ndarray]:
+        names = [str(number) for number in range(len(guidances))]
+        for name, guidance in zip(names, guidances, strict=True):
+            token2wav.open(name, voice(0), 7, guidance)
+            if not cached:
+                token2wav._rows[name].release()
+        parts = [token2wav.step([replace(step, row_id=name) for name in names]) for step in steps]
+        assert not [result.error for part in parts for result in part if result.error]
+        return [np.concatenate([r.samples for r in row if r.samples is not None]) for row in zip(*parts, strict=True)]
+
+    own, strong = spoken(None, 2.0)
+    assert token2wav.stats().voices_cached == 2
+    assert_same_sound(strong, spoken(2.0)[0])
+    assert_same_sound(strong, spoken(2.0, cached=False)[0])
+    assert_same_sound(own, spoken(GUIDANCE)[0])
+    assert np.abs(own - strong).max() > 0.01
+
+
 def test_same_seed_gives_the_same_samples_and_another_seed_others(token2wav: TorchToken2Wav) -> None:
     row = (voice(3), speech(3, 60))
     (first,), (again,) = speak(token2wav, [row], 60), speak(token2wav, [row], 60)
@@ -293,12 +319,12 @@ def test_voices_used_last_are_kept(token2wav: TorchToken2Wav) -> None:
 
 def test_voices_are_bounded_by_bytes_too_and_the_newest_stays(token2wav: TorchToken2Wav) -> None:
     one = TorchVoices(token2wav._flow, 9)
-    one.prepare(voice(0))
+    one.prepare(FlowVoice(voice(0)))
     voices = TorchVoices(token2wav._flow, 9, most_bytes=2 * one.bytes)
     for seed in range(3):
-        voices.prepare(voice(seed))
+        voices.prepare(FlowVoice(voice(seed)))
     assert list(voices._ready) == ["voice 1", "voice 2"]
-    voices.prepare(voice(3, tokens=115))
+    voices.prepare(FlowVoice(voice(3, tokens=115)))
     assert list(voices._ready) == ["voice 3"] and voices.bytes > 2 * one.bytes
 
 
@@ -332,8 +358,8 @@ def test_where_the_gpu_s_memory_is_full_voices_not_in_use_are_forgotten_once(
     failing.append(full)
     while not grown.prepare(voice(2)):  # its tokens were not lost in the failed try
         pass
-    again = TorchVoices(grown._flow, 1).get(voice(2))
-    assert torch.equal(grown._voices.get(voice(2)).rates[2].kept, again.rates[2].kept)
+    again = TorchVoices(grown._flow, 1).get(FlowVoice(voice(2)))
+    assert torch.equal(grown._voices.get(FlowVoice(voice(2))).rates[2].kept, again.rates[2].kept)
 
 
 def test_fault_of_the_gpu_ends_the_worker_and_any_other_error_the_row(
@@ -379,11 +405,13 @@ async def test_what_is_prepared_of_a_voice_is_kept_as_long_as_somebody_waits_for
 ) -> None:
     taken, began, go_on = [], threading.Event(), threading.Event()
 
-    def prepare(voice: VoicePrompt, turn: Callable[..., bool] = token2wav.prepare) -> bool:
+    def prepare(
+        voice: VoicePrompt, guidance: float | None, turn: Callable[..., bool] = token2wav.prepare
+    ) -> bool:
         taken.append(voice.key)
         began.set()
         assert go_on.wait(30)
-        return turn(voice)
+        return turn(voice, guidance)
 
     monkeypatch.setattr(token2wav, "prepare", prepare)
     with ThreadPoolExecutor(1) as stepping:

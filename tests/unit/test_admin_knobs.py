@@ -18,6 +18,7 @@ LIVE = {
     "per-user limits": ("max_per_client",),
     "hop schedule": ("first_hop_tokens", "hop_growth", "most_hop_tokens"),
     "flow batch and wait": ("max_batch_rows", "batch_wait_s"),
+    "guidance": ("guidance",),
     "sampling defaults": ("temperature", "top_p", "top_k", "repetition_window"),
     "log level": ("log_level",),
 }
@@ -37,7 +38,6 @@ RESTART = {
     "data_parallel_size": "lm",
     "speculative": "lm",
     "flow_steps": "token2wav",
-    "guidance": "token2wav",
     "first_block_tokens": "token2wav",
     "flow_pool_gib": "token2wav",
     "flow_cache": "token2wav",

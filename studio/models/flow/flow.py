@@ -44,7 +44,7 @@ class Flow(nn.Module):
     def __init__(
         self, config: FlowConfig | DitConfig, steps: int = FLOW_STEPS, guidance: float = GUIDANCE
     ) -> None:
-        """steps, guidance: Euler steps of a solve, and their guidance; the same for all streams of this flow."""
+        """steps: Euler steps of a solve, the same for all streams of this flow. guidance: of those that name none."""
         super().__init__()
         self.config = config
         self.steps = steps
@@ -124,6 +124,7 @@ class Flow(nn.Module):
         embedding: Tensor,
         streaming: bool = True,
         final: bool = True,
+        guidance: float | None = None,
     ) -> Tensor:
         """Solve one whole sequence at once, without a cache.
 
@@ -131,6 +132,7 @@ class Flow(nn.Module):
                  prompt_tokens: int [P]. prompt_mel: [2 P, 80]. embedding: [192].
                  streaming: block-causal attention, as a stream sees it.
                  final: whether the tokens end here; if not, the last 3 are looked at but not voiced.
+                 guidance: None for the flow's own.
         Returns: [80, 2 T], or [80, 2 (T - 3)] if not final.
         Raises:  ValueError if prompt and speech pass 15000 frames.
         """
@@ -144,7 +146,8 @@ class Flow(nn.Module):
         cond = F.pad(prompt_mel, (0, 0, 0, frames - prompt_mel.shape[0]))
         speaker = self.speaker(embedding).expand(frames, -1)
         view = WholeView(visibility(frames, None, BLOCK_FRAMES if streaming else None, mu.device))
-        mel = self.solve(mu, speaker, cond, start_noise(mu.device)[:frames], [view] * self.steps)
+        noise = start_noise(mu.device)[:frames]
+        mel = self.solve(mu, speaker, cond, noise, [view] * self.steps, guidance)
         return mel[prompt_mel.shape[0] :].T
 
     @torch.inference_mode()
@@ -155,6 +158,7 @@ class Flow(nn.Module):
         embedding: Tensor,
         tail_tokens: int = 0,
         storage: torch.dtype = torch.float32,
+        guidance: float | None = None,
     ) -> PromptFlowCache:
         """Compute the blocks of a voice prompt that do not depend on what is spoken, once for all streams.
 
@@ -163,9 +167,10 @@ class Flow(nn.Module):
                  block (if a block remains). With 0 that block waits for the first 3 spoken tokens, so every
                  stream computes it; with 3 or more it is cached, and the first block takes 25 - tail_tokens.
                  storage: type in which keys and values are kept, float32 or float16.
+                 guidance: of this prompt's blocks and of all its streams; None for the flow's own.
         Raises:  ValueError if the mel is not twice as long as the tokens, or longer than the flow's noise.
         """
-        preparation = self.begin_prompt(tokens, mel, embedding, tail_tokens, storage)
+        preparation = self.begin_prompt(tokens, mel, embedding, tail_tokens, storage, guidance)
         preparation.advance()
         return preparation.cache()
 
@@ -177,9 +182,11 @@ class Flow(nn.Module):
         embedding: Tensor,
         tail_tokens: int = 0,
         storage: torch.dtype = torch.float32,
+        guidance: float | None = None,
     ) -> PromptPreparation:
         """As `prepare_prompt`, but computed a few blocks at a time by whoever asks the result to advance."""
-        return PromptPreparation(self, tokens, mel, embedding, tail_tokens, storage)
+        own = self.guidance if guidance is None else guidance
+        return PromptPreparation(self, tokens, mel, embedding, tail_tokens, storage, own)
 
     def open(self, prompt: PromptFlowCache) -> FlowState:
         """Begin a stream after a prepared prompt; cheap, and the prompt stays as it is."""
@@ -202,11 +209,18 @@ class Flow(nn.Module):
         return stream.step(self, states, new_tokens, final)
 
     def solve(
-        self, mu: Tensor, speaker: Tensor, cond: Tensor, noise: Tensor, views: Sequence[View]
+        self,
+        mu: Tensor,
+        speaker: Tensor,
+        cond: Tensor,
+        noise: Tensor,
+        views: Sequence[View],
+        guidance: float | Tensor | None = None,
     ) -> Tensor:
         """Integrate the flow for frames in a row, with guidance.
 
         Args:    mu, speaker, cond, noise: [F, 80]. views: one for each step, of a batch of two.
+                 guidance: see `solver.solve`; None for the flow's own.
         Returns: [F, 80]
         """
         given = torch.cat([mu, speaker, cond], dim=-1)
@@ -217,7 +231,7 @@ class Flow(nn.Module):
         def velocity(x: Tensor, step: int) -> Tensor:
             return self.estimator(x.expand(2, -1, -1), conditions, times[step], views[step])
 
-        return solve(velocity, noise, self.steps, self.guidance)
+        return solve(velocity, noise, self.steps, self.guidance if guidance is None else guidance)
 
     def training_loss(
         self,

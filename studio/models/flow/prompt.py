@@ -39,6 +39,7 @@ class PromptPreparation:
         embedding: Tensor,
         tail_tokens: int,
         storage: torch.dtype,
+        guidance: float,
     ) -> None:
         if len(mel) != FRAMES_PER_TOKEN * len(tokens):
             raise ValueError(f"prompt mel has {len(mel)} frames for {len(tokens)} tokens, not twice as many")
@@ -50,6 +51,7 @@ class PromptPreparation:
             tokens[:0].cpu().long(),
             mel.to(flow.device, torch.float32),
             empty_rates(flow, storage),
+            guidance,
         )
         self._state = FlowState(empty)
         self._waiting = tokens
@@ -72,7 +74,7 @@ class PromptPreparation:
         """What streams of this voice share; only once `advance` has said that it is whole."""
         state = self._state
         frozen = (_frozen(state.token_rate), _frozen(state.frame_rate), _frozen(state.solve_rate))
-        return PromptFlowCache(self._speaker, state.pending_tokens, state.pending_mel, frozen)
+        return PromptFlowCache(self._speaker, state.pending_tokens, state.pending_mel, frozen, state.guidance)
 
 
 def _frozen(rate: Rate) -> FrozenRate:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -30,19 +30,26 @@ def start_noise(device: torch.device | str = "cpu") -> Tensor:
     return torch.randn(1, MEL_BINS, NOISE_FRAMES, generator=generator)[0].T.contiguous().to(device)
 
 
+def guidance_weights(guidance: float) -> tuple[float, float]:
+    """Of the velocity with conditions, and of that without any, which is taken away."""
+    return 1 + guidance, guidance
+
+
 def solve(
-    velocity: Velocity, noise: Tensor, steps: int = FLOW_STEPS, guidance: float = GUIDANCE
+    velocity: Velocity, noise: Tensor, steps: int = FLOW_STEPS, guidance: float | Tensor = GUIDANCE
 ) -> Tensor:
     """Integrate from noise at time 0 to mel at time 1.
 
     Args:    velocity: (x [N, 80], step) -> [2, N, 80], with conditions and without any.
-             noise: [N, 80]
+             noise: [N, 80]. guidance: of all frames, or float32 [N, 2], the `guidance_weights` of each.
     Returns: [N, 80]
     """
     times = flow_times(steps).tolist()
+    given: Sequence[float] | Sequence[Tensor]
+    given = guidance.split(1, dim=1) if isinstance(guidance, Tensor) else guidance_weights(guidance)
     x = noise
     for step in range(steps):
         conditioned, free = velocity(x, step).unbind(0)
-        guided = (1 + guidance) * conditioned - guidance * free
+        guided = given[0] * conditioned - given[1] * free
         x = x + (times[step + 1] - times[step]) * guided
     return x

@@ -50,6 +50,7 @@ class PromptFlowCache:
     pending_tokens: Tensor  # int64 [n] on the CPU: prompt tokens after the last block computed
     pending_mel: Tensor  # [2 n, 80]
     rates: tuple[FrozenRate, FrozenRate, FrozenRate]
+    guidance: float  # of the solve that computed them, and so of all streams that read them
 
     @property
     def frames(self) -> int:
@@ -68,6 +69,7 @@ class FlowState:
 
     def __init__(self, prompt: PromptFlowCache) -> None:
         self.speaker = prompt.speaker
+        self.guidance = prompt.guidance
         self.pending_tokens = prompt.pending_tokens
         self.pending_mel = prompt.pending_mel  # prompt frames not computed yet; their result is thrown away
         self.token_rate, self.frame_rate, self.solve_rate = (rate.opened() for rate in prompt.rates)

@@ -23,7 +23,7 @@ from studio.models.flow.sizes import (
     MEL_BINS,
     NOISE_FRAMES,
 )
-from studio.models.flow.solver import start_noise
+from studio.models.flow.solver import guidance_weights, start_noise
 from studio.models.flow.state import FlowState, Rate
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def _compute(flow: Flow, turns: list[Turn[FlowState]]) -> list[Tensor]:
         torch.cat([_prompt_mel(turn) for turn in turns]),
         torch.cat([noise[turn.state.frames :][: turn.frames] for turn in turns]),
     )
-    mel = flow.solve(*conditions, solve_views)
+    mel = flow.solve(*conditions, solve_views, _guidance(turns, device))
     mels = mel.split([turn.frames for turn in turns])
     spoken = [part[len(turn.state.pending_mel) :].T for part, turn in zip(mels, turns, strict=True)]
     # The last that asks for memory; until it is done no row moves, so that a step that finds none can be tried again.
@@ -157,6 +157,15 @@ def _lookahead_windows(flow: Flow, turns: list[Turn[FlowState]]) -> Tensor:
         begin = behind
     index = torch.cat(places).to(flow.device)
     return padded.index_select(0, index).view(1, -1, (LOOKAHEAD_TOKENS + 1) * padded.shape[1])
+
+
+def _guidance(turns: list[Turn[FlowState]], device: torch.device) -> float | Tensor:
+    """The same for all rows, or float32 [N, 2] with the weights of each frame, which are rounded alike."""
+    first, *others = (turn.state.guidance for turn in turns)
+    if all(other == first for other in others):
+        return first
+    weights = torch.tensor([guidance_weights(turn.state.guidance) for turn in turns])
+    return weights.repeat_interleave(torch.tensor([turn.frames for turn in turns]), dim=0).to(device)
 
 
 def _prompt_mel(turn: Turn[FlowState]) -> Tensor:

@@ -102,7 +102,11 @@ def norm_mish(x: Tensor, norm: nn.LayerNorm, added: Tensor | None) -> Tensor:
     return x if added is None else x + added
 
 
-def euler(x: Tensor, velocities: Tensor, length: float, guidance: float) -> Tensor:
-    """One step of the solve from x float32 [N, 80], by the velocities [2, N, 80] with conditions and without."""
+def euler(x: Tensor, velocities: Tensor, length: float, guidance: Tensor) -> Tensor:
+    """One step of the solve from x float32 [N, 80], by the velocities [2, N, 80] with conditions and without.
+
+    guidance: float32 [S, 2], the weights of both in each of S slots of as many frames.
+    """
     with_conditions, free = velocities.float().unbind(0)
-    return x + length * ((1 + guidance) * with_conditions - guidance * free)
+    weight, against = guidance.repeat_interleave(len(x) // len(guidance), dim=0).split(1, dim=1)
+    return x + length * (weight * with_conditions - against * free)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -75,6 +76,7 @@ class _Block(NamedTuple):
             turn.state.speaker,
             turn.state.pending_mel[begin : min(turn.frames, begin + BLOCK_FRAMES)],
             follows,
+            turn.state.guidance,
         )
 
 
@@ -171,9 +173,10 @@ class PagedFlow:
         embedding: Tensor,
         streaming: bool = True,
         final: bool = True,
+        guidance: float | None = None,
     ) -> Tensor:
         """See `Flow.synthesize`: no pages, no graph, all in float32."""
-        return self.flow.synthesize(tokens, prompt_tokens, prompt_mel, embedding, streaming, final)
+        return self.flow.synthesize(tokens, prompt_tokens, prompt_mel, embedding, streaming, final, guidance)
 
     @torch.inference_mode()
     def warm_up(self, progress: Callable[[float], None] = lambda done: None) -> None:
@@ -217,9 +220,11 @@ class PagedFlow:
         embedding: Tensor,
         tail_tokens: int = 0,
         storage: torch.dtype | None = None,
+        guidance: float | None = None,
     ) -> PagedPreparation:
         """See `Flow.begin_prompt`; storage is the pool's, whatever is given."""
-        return PagedPreparation(self, tokens, mel, embedding, tail_tokens)
+        own = self.flow.guidance if guidance is None else guidance
+        return PagedPreparation(self, tokens, mel, embedding, tail_tokens, own)
 
     def prepare_prompt(
         self,
@@ -228,9 +233,10 @@ class PagedFlow:
         embedding: Tensor,
         tail_tokens: int = 0,
         storage: torch.dtype | None = None,
+        guidance: float | None = None,
     ) -> PagedPrompt:
         """See `Flow.prepare_prompt`. Raises PoolFull."""
-        preparation = self.begin_prompt(tokens, mel, embedding, tail_tokens)
+        preparation = self.begin_prompt(tokens, mel, embedding, tail_tokens, guidance=guidance)
         preparation.advance()
         return preparation.cache()
 
@@ -344,7 +350,7 @@ class PagedFlow:
         for step in range(self.steps):
             given_x = x.to(self.compute).expand(LANES, -1, -1)
             velocities = estimator(given_x, conditions, self._times[step], views[step])
-            x = self._euler(x, velocities, self._lengths[step], self.flow.guidance)
+            x = self._euler(x, velocities, self._lengths[step], slots.guidance)
         self._mel[:rows].copy_(x)
 
 
@@ -352,14 +358,14 @@ class PagedPreparation:
     """See `prompt.PromptPreparation`. Its pages go to the prompt that `cache` gives, or back to the pool."""
 
     def __init__(
-        self, flow: PagedFlow, tokens: Tensor, mel: Tensor, embedding: Tensor, tail_tokens: int
+        self, flow: PagedFlow, tokens: Tensor, mel: Tensor, embedding: Tensor, tail_tokens: int, guidance: float
     ) -> None:
         if len(mel) != FRAMES_PER_TOKEN * len(tokens):
             raise ValueError(f"prompt mel has {len(mel)} frames for {len(tokens)} tokens, not twice as many")
         tokens, mel = align_prompt(tokens, mel, tail_tokens)
         speaker = flow.speaker(embedding.to(flow.device))
         self._flow = flow
-        self._state = unbegun(flow.pool, on_host(speaker), on_host(mel))
+        self._state = unbegun(flow.pool, on_host(speaker), on_host(mel), guidance)
         self._waiting = tokens.cpu()
 
     def advance(self, blocks: int | None = None) -> bool:
@@ -416,9 +422,9 @@ def _parted(turns: Sequence[Turn[PagedState]], taken: list[int]) -> tuple[list[_
         begin += len(pages)
         own.append(pages)
         if pages:
-            tokens = (
-                torch.cat([turn.tokens, turn.ahead]).clamp(min=0).int().numpy()
-            )  # as `Flow.embed_tokens` has it
+            # None below 0, as `Flow.embed_tokens` has it. In numpy, since torch takes several times as long for so few.
+            tokens = np.concatenate([turn.tokens.numpy(), turn.ahead.numpy()])
+            tokens = np.maximum(tokens, 0).astype(np.int32)
             blocks += [
                 _Block(turn, number, tokens, [*turn.state.pages, *pages]) for number in range(len(pages))
             ]

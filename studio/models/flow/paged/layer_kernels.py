@@ -61,13 +61,14 @@ def _norm_mish(
 
 
 @triton.jit
-def _euler(x, velocities, out, count, with_conditions, free, ROOM: tl.constexpr):
+def _euler(x, velocities, out, count, guidance, record, in_slot, length, ROOM: tl.constexpr):
     place = tl.program_id(0) * ROOM + tl.arange(0, ROOM)
     inside = place < count
-    value = tl.load(x + place, mask=inside, other=0.0)
-    value += with_conditions * tl.load(velocities + place, mask=inside, other=0.0).to(tl.float32)
-    value += free * tl.load(velocities + count + place, mask=inside, other=0.0).to(tl.float32)
-    tl.store(out + place, value, mask=inside)
+    weights = guidance + place // in_slot * record
+    given = tl.load(velocities + place, mask=inside, other=0.0).to(tl.float32)
+    free = tl.load(velocities + count + place, mask=inside, other=0.0).to(tl.float32)
+    guided = tl.load(weights, mask=inside, other=0.0) * given - tl.load(weights + 1, mask=inside, other=0.0) * free
+    tl.store(out + place, tl.load(x + place, mask=inside, other=0.0) + length * guided, mask=inside)
 
 
 def add_norm(x: Tensor, added: Tensor | None, norm: nn.LayerNorm) -> tuple[Tensor, Tensor]:
@@ -96,11 +97,11 @@ def norm_mish(x: Tensor, norm: nn.LayerNorm, added: Tensor | None) -> Tensor:
     return out
 
 
-def euler(x: Tensor, velocities: Tensor, length: float, guidance: float) -> Tensor:
+def euler(x: Tensor, velocities: Tensor, length: float, guidance: Tensor) -> Tensor:
     """See `estimator.euler`."""
     x, velocities = x.contiguous(), velocities.contiguous()
     out, room = torch.empty_like(x), 1024
     _euler[(triton.cdiv(x.numel(), room),)](
-        x, velocities, out, x.numel(), length * (1 + guidance), -length * guidance, ROOM=room
+        x, velocities, out, x.numel(), guidance, guidance.stride(0), x.numel() // len(guidance), length, ROOM=room
     )
     return out

@@ -25,6 +25,7 @@ from studio.models.flow.sizes import (
     MEL_BINS,
     NOISE_FRAMES,
 )
+from studio.models.flow.solver import guidance_weights
 from studio.models.uploads import Uploads
 
 LONGEST_PAGES = NOISE_FRAMES // BLOCK_FRAMES
@@ -41,7 +42,7 @@ class BlockSlot:
 
     tokens: [n] of the block and up to 3 after it, none below 0; frames: of the block that are real, 1 to 50.
     pages: of the stream up to this block, its own last. prompt_mel: [up to 50, 80], zeros follow. follows: how many
-    slots right before compute blocks of the same stream.
+    slots right before compute blocks of the same stream. guidance: of the stream's solve.
     """
 
     tokens: Ints
@@ -50,6 +51,7 @@ class BlockSlot:
     speaker: Floats  # [80]
     prompt_mel: Floats
     follows: int
+    guidance: float
 
 
 class Slots:
@@ -59,7 +61,8 @@ class Slots:
     TABLE = TOKENS + WINDOW_TOKENS
     SPEAKER = TABLE + LONGEST_PAGES
     PROMPT = SPEAKER + MEL_BINS
-    WIDTH = PROMPT + BLOCK_FRAMES * MEL_BINS
+    GUIDANCE = PROMPT + BLOCK_FRAMES * MEL_BINS
+    WIDTH = GUIDANCE + 2
 
     def __init__(self, records: Tensor) -> None:
         """records: int32 [S, WIDTH]."""
@@ -77,7 +80,9 @@ class Slots:
         self.table = records[:, self.TABLE : self.SPEAKER]  # [S, 300] pages, the newest first
         floats = records.view(torch.float32)
         self.speaker = floats[:, self.SPEAKER : self.PROMPT]  # [S, 80]
-        self.prompt_mel = floats[:, self.PROMPT :].unflatten(1, (BLOCK_FRAMES, MEL_BINS))  # [S, 50, 80]
+        prompt_mel = floats[:, self.PROMPT : self.GUIDANCE]
+        self.prompt_mel = prompt_mel.unflatten(1, (BLOCK_FRAMES, MEL_BINS))  # [S, 50, 80]
+        self.guidance = floats[:, self.GUIDANCE :]  # [S, 2], as `guidance_weights` has them
 
 
 class SlotBuffer:
@@ -97,6 +102,8 @@ class SlotBuffer:
         if blocks:
             ints[: len(blocks), : Slots.TOKENS] = [_heading(block) for block in blocks]
             ints[: len(blocks), Slots.TOKENS : Slots.TABLE] = NO_TOKEN
+            weights = [guidance_weights(block.guidance) for block in blocks]
+            ints.view(np.float32)[: len(blocks), Slots.GUIDANCE :] = weights
         for record, block in zip(ints, blocks, strict=False):
             _fill(record, block)
         padding = ints[len(blocks) :]

@@ -21,10 +21,20 @@ class PagedPrompt:
     """
 
     def __init__(
-        self, pool: PagePool, pages: list[int], speaker: Floats, pending_tokens: Tensor, pending_mel: Floats
+        self,
+        pool: PagePool,
+        pages: list[int],
+        speaker: Floats,
+        pending_tokens: Tensor,
+        pending_mel: Floats,
+        guidance: float,
     ) -> None:
-        """pages: taken from the pool; this becomes their holder. pending: what is behind the last whole block."""
+        """pages: taken from the pool; this becomes their holder. pending: what is behind the last whole block.
+
+        guidance: of the solve that computed the pages, and so of all streams that read them.
+        """
         self.pool = pool
+        self.guidance = guidance
         self.pages = pages
         self.speaker = speaker  # [80]
         self.pending_tokens = pending_tokens  # int64 [n] on the CPU
@@ -55,6 +65,7 @@ class PagedState:
         prompt.pool.share(prompt.pages)
         self.pages = list(prompt.pages)
         self.pool = prompt.pool
+        self.guidance = prompt.guidance
         self.speaker = prompt.speaker
         self.pending_tokens = prompt.pending_tokens
         self.pending_mel = prompt.pending_mel  # prompt frames not computed yet; their result is thrown away
@@ -84,7 +95,8 @@ class PagedState:
     def yielded(self) -> PagedPrompt:
         """The stream's pages as those of a prompt; the stream has none from now on."""
         pages, self.pages = self.pages, []
-        return PagedPrompt(self.pool, pages, self.speaker, self.pending_tokens, self.pending_mel)
+        pending = self.pending_tokens, self.pending_mel
+        return PagedPrompt(self.pool, pages, self.speaker, *pending, self.guidance)
 
     def __del__(self) -> None:
         self.release()
@@ -94,7 +106,7 @@ def on_host(tensor: Tensor) -> Floats:
     return tensor.detach().to("cpu", torch.float32).numpy()
 
 
-def unbegun(pool: PagePool, speaker: Floats, mel: Floats) -> PagedState:
+def unbegun(pool: PagePool, speaker: Floats, mel: Floats, guidance: float) -> PagedState:
     """A stream of a prompt of which nothing has been computed."""
     nothing = torch.empty(0, dtype=torch.int64)
-    return PagedState(PagedPrompt(pool, [], speaker, nothing, mel))
+    return PagedState(PagedPrompt(pool, [], speaker, nothing, mel, guidance))
