@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -37,14 +36,17 @@ def fetch(
     # Joined with time first, as a flow lays them out: one copy for all, where channels first are one for each.
     finite = torch.isfinite(torch.cat([mel.T for mel in frames])).all(1)  # of each mel frame: [F of all rows]
     joined = _on_host(torch.cat([finite.float(), *(wave.float() for wave in waves.values())])).numpy()
-    good = np.split(joined[:sound_begins], list(accumulate(mel.shape[1] for mel in frames))[:-1])
-    sounds = np.split(joined[sound_begins:], list(accumulate(len(wave) for wave in waves.values()))[:-1])
+    good, heard = joined[:sound_begins], joined[sound_begins:]
+    sounds = dict(zip(waves, _parts(heard, [wave.shape[0] for wave in waves.values()]), strict=True))
+    if good.all() and _is_finite(heard):
+        return sounds, {}
+    goods = _parts(good, [mel.shape[1] for mel in frames])
     problems = {
         row_id: BAD_SOUND if mel_is_good.all() else BAD_MEL
-        for row_id, mel_is_good, sound in zip(waves, good, sounds, strict=True)
+        for (row_id, sound), mel_is_good in zip(sounds.items(), goods, strict=True)
         if not mel_is_good.all() or not _is_finite(sound)
     }
-    return {n: sound for n, sound in zip(waves, sounds, strict=True) if n not in problems}, problems
+    return {row_id: sound for row_id, sound in sounds.items() if row_id not in problems}, problems
 
 
 def reserve(device: torch.device) -> None:
@@ -53,6 +55,10 @@ def reserve(device: torch.device) -> None:
         sizes = [1 << bits for bits in range(16, SAMPLES_BITS)]
         kept = [torch.empty(size, pin_memory=True) for size in sizes for _ in range(2)]
         del kept  # into torch's own store, which gives it out again
+
+
+def _parts(joined: Float32, lengths: list[int]) -> list[Float32]:
+    return [joined[begin:end] for begin, end in pairwise([0, *accumulate(lengths)])]
 
 
 def _is_finite(sound: Float32) -> bool:

@@ -51,10 +51,7 @@ class Turn(Generic[S]):
     tokens: Tensor  # int64 [n], n >= 1
     ahead: Tensor  # int64 [3], or [0] at the end
     left: Tensor  # int64 tokens that wait for the next step
-
-    @property
-    def frames(self) -> int:
-        return FRAMES_PER_TOKEN * len(self.tokens)
+    frames: int  # of the tokens
 
 
 def step(
@@ -87,11 +84,11 @@ def _turn(state: S, new_tokens: Tensor, final: bool) -> Turn[S]:
     ready = len(waiting)
     if not final:
         ready = max(0, ready - LOOKAHEAD_TOKENS) // BLOCK_TOKENS * BLOCK_TOKENS
-    frames = state.frames + FRAMES_PER_TOKEN * ready
+    new, frames = FRAMES_PER_TOKEN * ready, state.frames + FRAMES_PER_TOKEN * ready
     if frames > NOISE_FRAMES:
         raise ValueError(f"{frames} mel frames with the prompt, but the flow's noise ends at {NOISE_FRAMES}")
     left = waiting[ready:]
-    return Turn(state, waiting[:ready], left[:LOOKAHEAD_TOKENS], left)
+    return Turn(state, waiting[:ready], left[:LOOKAHEAD_TOKENS], left, new)
 
 
 def _compute(flow: Flow, turns: list[Turn[FlowState]]) -> list[Tensor]:

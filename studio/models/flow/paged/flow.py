@@ -411,7 +411,7 @@ def paged_rates(flow: Flow, storage: torch.dtype, compute: torch.dtype) -> list[
 
 
 def _blocks(turn: Turn[PagedState]) -> int:
-    return -(-len(turn.tokens) // BLOCK_TOKENS)
+    return -(-turn.frames // BLOCK_FRAMES)
 
 
 def _parted(turns: Sequence[Turn[PagedState]], taken: list[int]) -> tuple[list[_Block], list[list[int]]]:
