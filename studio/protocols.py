@@ -128,7 +128,7 @@ class StepResult:
     """What a row's step gave: float32 [n] at 24 kHz, or the error that ended this row alone.
 
     given_up: what the worker gave up since the last step for want of memory; flow_s, vocoder_s: what the whole batch
-    took of each. These are told by one row of the batch.
+    took of each, by the device's clock where it has one; worker_s: of all in the worker. One row of the batch tells.
     """
 
     row_id: str
@@ -137,6 +137,7 @@ class StepResult:
     given_up: tuple[Rung, ...] = ()
     flow_s: float = 0.0
     vocoder_s: float = 0.0
+    worker_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

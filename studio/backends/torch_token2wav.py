@@ -221,13 +221,18 @@ def _handlers(
     async def read_voices(data: bytes) -> dict[str, VoicePrompt]:
         return await loop.run_in_executor(encoding, read_uploaded, data, token2wav.speech_codes)
 
-    def step_to_shelf(rows: list[RowStep]) -> tuple[list[StepResult], list[int]]:
+    def stepped(rows: list[RowStep], on_shelf: bool) -> list[StepResult] | tuple[list[StepResult], list[int]]:
+        began_s, lengths = time.monotonic(), []
         results = token2wav.step(rows)
-        lengths = shelf.put([result.samples for result in results if result.samples is not None])
-        return [replace(result, samples=None) for result in results], lengths
+        if on_shelf:
+            lengths = shelf.put([result.samples for result in results if result.samples is not None])
+            results = [replace(result, samples=None) for result in results]
+        if results:
+            results[0] = replace(results[0], worker_s=time.monotonic() - began_s)
+        return (results, lengths) if on_shelf else results
 
     async def step(rows: list[RowStep], on_shelf: bool = False) -> Any:
-        return await in_order(step_to_shelf if on_shelf else token2wav.step, rows=rows)
+        return await in_order(stepped, rows=rows, on_shelf=on_shelf)
 
     return {
         "step": step, "drop": partial(in_order, token2wav.drop), "open": open_row, "prepare": prepare, "encode": encode,

@@ -54,12 +54,14 @@ def stages(rows: Sequence[Row]) -> str:
     found = [(n, _last(rows, bench="waterfall", streams=n)) for n in (1, 128)]
 
     def cell(row: Row | None, stage: str) -> str:
-        if row is None or "stages" not in row:
+        figures = {**(row or {}).get("stages", {}), "all": (row or {}).get("total")}.get(stage)
+        if figures is None:
             return OPEN
-        figures = row["stages"].get(stage, row["total"])
         return f"{figures['mean_ms']:.1f} ({figures['p95_ms']:.1f})"
 
-    lines = [(stage, *(cell(row, stage) for _, row in found)) for stage in (*STAGES, "all")]
+    # As the rows name them: older ones have fewer. Without a row, those that there will be.
+    names = dict.fromkeys(stage for _, row in found if row for stage in row.get("stages", {})) or dict.fromkeys(STAGES)
+    lines = [(stage, *(cell(row, stage) for _, row in found)) for stage in (*names, "all")]
     return _table("stage", *(_streams(n) for n, _ in found), lines=lines) + _picture(rows, "waterfall.svg")
 
 

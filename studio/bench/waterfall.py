@@ -11,10 +11,10 @@ from studio.engine.stats import RequestSummary
 
 STAGES = (
     "http and text", "queue", "first token", "further tokens", "wait for token2wav", "flow", "vocoder",
-    "rest of the step", "transport",
+    "step on the host", "messages", "transport",
 )  # fmt: skip
 """In order; they add up to the time from the request's arrival to its first bytes. "first token": the prompt is read.
-"rest of the step": messages and copies."""
+"step on the host": the rest of a step in the worker: planning, copies, checks. "messages": between the processes."""
 
 
 def stages_of(sent: Sent, summary: RequestSummary) -> tuple[float, ...] | None:
@@ -26,9 +26,10 @@ def stages_of(sent: Sent, summary: RequestSummary) -> tuple[float, ...] | None:
     told = (0.0, summary.queue_s, summary.first_token_s, step.ready_s, step.began_s)
     until_step = [b - a for a, b in pairwise([sent.accepted_s, *(came_s + at_s for at_s in told)])]
     computed_s = step.flow_s + step.vocoder_s
-    rest_s = step.ended_s - step.began_s - computed_s
+    host_s = max(0.0, step.worker_s - computed_s)
+    messages_s = step.ended_s - step.began_s - computed_s - host_s
     after_s = sent.first_bytes_s - came_s - step.ended_s
-    return (*until_step, step.flow_s, step.vocoder_s, rest_s, after_s)
+    return (*until_step, step.flow_s, step.vocoder_s, host_s, messages_s, after_s)
 
 
 def waterfall(sents: Iterable[Sent], summaries: Iterable[RequestSummary]) -> dict[str, object]:

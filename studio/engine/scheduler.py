@@ -30,7 +30,7 @@ DRY_CAP_TOKENS = 2 * BLOCK_TOKENS
 class VoicedStep:
     """A token2wav step that was made, by the engine's clock. tokens: that it waited for, with those only looked at.
 
-    rows: stepped together, of all of which flow_s and vocoder_s are the seconds in the worker.
+    rows: stepped together, of all of which flow_s, vocoder_s and worker_s are told: see protocols.StepResult.
     """
 
     began_s: float
@@ -39,6 +39,7 @@ class VoicedStep:
     rows: int
     flow_s: float
     vocoder_s: float
+    worker_s: float = 0.0
 
 
 @dataclass(slots=True)

@@ -35,7 +35,7 @@ class FirstStep:
     """The token2wav step that made a request's first sound. Times are seconds since the request came.
 
     ready_s: all of its tokens were there. began_s, ended_s: of the step as the engine saw it. flow_s, vocoder_s: what
-    each took in the worker, for all rows of the step.
+    each took in the worker, for all rows of the step; worker_s: all of the step there, 0 if it was not told.
     """
 
     ready_s: float
@@ -44,6 +44,7 @@ class FirstStep:
     rows: int
     flow_s: float
     vocoder_s: float
+    worker_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

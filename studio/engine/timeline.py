@@ -114,7 +114,7 @@ class Timeline:
         ready_s = next((at_s for at_s, tokens in self.early_tokens if tokens >= step.tokens), step.began_s)
         return FirstStep(
             ready_s - self.arrived_s, step.began_s - self.arrived_s, step.ended_s - self.arrived_s, step.rows,
-            step.flow_s, step.vocoder_s,
+            step.flow_s, step.vocoder_s, step.worker_s,
         )  # fmt: skip
 
     def _rate(self) -> float | None:

@@ -183,13 +183,16 @@ class Voicing:
         self, steps: Sequence[RowStep], results: Sequence[StepResult], began_s: float, ended_s: float
     ) -> None:
         """For each request whose first step this was, how it went."""
-        flow_s, vocoder_s = (
-            sum(getattr(result, name) for result in results) for name in ("flow_s", "vocoder_s")
+        told = (
+            sum(getattr(result, name) for result in results) for name in ("flow_s", "vocoder_s", "worker_s")
         )
+        flow_s, vocoder_s, worker_s = told
         for step in steps:
             if (row := self._rows.get(step.row_id)) and row.playback.first_step is None:
                 tokens = len(step.tokens) + len(step.lookahead)
-                row.playback.first_step = VoicedStep(began_s, ended_s, tokens, len(steps), flow_s, vocoder_s)
+                row.playback.first_step = VoicedStep(
+                    began_s, ended_s, tokens, len(steps), flow_s, vocoder_s, worker_s
+                )
 
     def _deliver(self, steps: Sequence[RowStep], results: Sequence[StepResult]) -> None:
         for rung in (rung for result in results for rung in result.given_up):

@@ -21,7 +21,8 @@ from studio.speech import Float32
 
 SUMMARY = RequestSummary(
     "a", "voice", "me", 90, 1, 190, 7.6, queue_s=0.01, ttfa_s=0.3, rtf=0.1, rate=10.0, ended_s=51.0, reason="stop",
-    first_token_s=0.03, whole_s=1.0, first_step=FirstStep(0.1, 0.12, 0.22, rows=4, flow_s=0.06, vocoder_s=0.02),
+    first_token_s=0.03, whole_s=1.0,
+    first_step=FirstStep(0.1, 0.12, 0.22, rows=4, flow_s=0.06, vocoder_s=0.02, worker_s=0.085),
 )  # fmt: skip
 
 
@@ -32,9 +33,8 @@ def test_stages_add_up_to_the_time_to_the_first_bytes() -> None:
     named = dict(zip(STAGES, stages, strict=True))
     assert sum(stages) == pytest.approx(sent.ttfa_s) == pytest.approx(0.27)
     assert named["http and text"] == pytest.approx(0.02) and named["queue"] == pytest.approx(0.01)
-    assert (named["flow"], named["vocoder"]) == (0.06, 0.02) and named["rest of the step"] == pytest.approx(
-        0.02
-    )
+    assert (named["flow"], named["vocoder"]) == (0.06, 0.02)
+    assert named["step on the host"] == pytest.approx(0.005) and named["messages"] == pytest.approx(0.015)
     assert named["transport"] == pytest.approx(0.03)
 
 
