@@ -26,7 +26,7 @@ if [ "$1" = -d ]; then
   "$0" --serve >/dev/null 2>&1 </dev/null &
   echo $! >nvidia-cuda-mps-control.pid
 elif [ "$1" = --serve ]; then
-  while :; do sleep 600; done
+  mkfifo held; read -r never <>held  # waits without a child that would outlive it
 else
   read word
   echo "$word" >>"$JOURNAL"
