@@ -15,6 +15,14 @@ from studio.errors import RequestAborted, StudioError
 from studio.speech import SAMPLE_RATE_HZ, AudioChunk, Float32, SpokenRow
 
 
+def _nothing() -> None:
+    return None
+
+
+async def _nothing_left() -> None:
+    return None
+
+
 class SpeechStream:
     """Sound as it is made. Use it in `async with`, or call `aclose` in a `finally`: nothing else frees a request.
 
@@ -78,6 +86,13 @@ class SpeechStream:
         """All sound was pushed. The engine's side."""
         self._ended = True
         self._changed.set()
+
+    def let_go(self) -> None:
+        """The request has freed all that it held: know it no more. The engine's side.
+
+        Stream and request know each other, and with them a request's sound would stay until the collector comes by.
+        """
+        self._on_read, self._abort = _nothing, _nothing_left
 
     def fail(self, error: StudioError) -> None:
         """The request broke. The engine's side; the first error counts."""

@@ -92,6 +92,7 @@ class Utterance:
 
         def ended(_: asyncio.Task[None]) -> None:
             self.ticket.leave()
+            self.stream.let_go()
             reason = self._error.code if self._error else self._reason
             observer(self.times.summary(reason, len(self.stream.spoken)))
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import threading
+import weakref
 from collections.abc import Callable
 from itertools import pairwise
 
@@ -460,6 +462,22 @@ async def test_first_text_is_read_once_all_it_needs_is_loaded(make_stage: Callab
     stage.workers[0].to("restarting")
     stage.workers[0].to("ready")
     assert await stage.all_is_free() and text.calls.count("warm") == 1
+
+
+async def test_request_that_has_ended_is_gone_without_the_collector(stage: Stage) -> None:
+    """It held its sound until the collector came by, and gave it work at a time when others wait."""
+    gc.collect()
+    gc.disable()
+    try:
+        for tokens in (40, 30):
+            stage.lm.enqueue(Say(tokens), Finish())
+        stream = await stage.submit("one two. three four")
+        gone = weakref.ref(stream)
+        assert len(await read_all(stream)) == (40 + 30) * 960 + PAUSE_SAMPLES
+        del stream
+        await until(lambda: gone() is None)
+    finally:
+        gc.enable()
 
 
 async def test_drain_lets_running_requests_end_and_refuses_new_ones(stage: Stage) -> None:
