@@ -104,6 +104,7 @@ async def settle() -> None:
     sys.setswitchinterval(SWITCH_S)
     await asyncio.to_thread(loudness.warm)
     heap.settle()
+    heap.collect_seldom()
 
 
 def worker_of(

@@ -32,6 +32,7 @@ def test_a_cycle_made_later_still_goes() -> None:
         itself: object
 
     heap.settle()
+    heap.collect_seldom()
     node = Node()
     node.itself, gone = node, weakref.ref(node)
     del node
