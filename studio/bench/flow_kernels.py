@@ -95,7 +95,7 @@ def _products(
     width: int,
     tiles: tuple[int, int],
 ) -> None:
-    from studio.models.flow.paged import product_kernels
+    from studio.models.flow.paged import conv_kernels, product_kernels
 
     was = product_kernels.FEW_ROWS, product_kernels.SOME_ROWS
     product_kernels.FEW_ROWS, product_kernels.SOME_ROWS = tiles
@@ -113,6 +113,13 @@ def _products(
     tell("norm_gelu", product_kernels.norm_gelu(x, norm, first, bias), inner)
     args = inner, second, plus, x
     tell("product_sum", product_kernels.product_sum(*args), products.product_sum(*args))
+    conv = products.Convolution(first.new_empty(768, 256).copy_(drawn(768, 256)) / 16, plus, 3, 0, norm)
+    straight = products.Straight(inner, second, plus)
+    edges = drawn(PAGES, 2, 2, 256).to(compute)
+    others = edges.clone()
+    got = conv_kernels.conv_norm(x, conv, edges, sight, None, straight)
+    tell("conv_norm", got[:, :real], products.conv_norm(x, conv, others, sight, None, straight)[:, :real])
+    tell("conv_norm_edges", edges[2:], others[2:])
     product_kernels.FEW_ROWS, product_kernels.SOME_ROWS = was
 
 

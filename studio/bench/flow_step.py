@@ -228,7 +228,7 @@ class Bench:
                  ("bfloat16", "bfloat16"), ("bfloat16", "fp8"), ("float16", "float16"), ("float16", "fp8")]  # fmt: skip
         for compute, storage in cases:
             gc.collect()
-            paged = self.paged(12 + 4 * PACKED, TYPES[storage], TYPES[compute], PACKED)
+            paged = self.paged(12 + 6 * PACKED, TYPES[storage], TYPES[compute], PACKED)
             prompt = paged.prepare_prompt(tokens, mel, embedding, tail_tokens=LOOKAHEAD_TOKENS)
             alone = self._spoken(paged, prompt, [spoken])[0]
             others = [self.tokens(100) for _ in range(PACKED - 1)]

@@ -94,7 +94,7 @@ growth() { inside 300 --parts growth; }
 
 solve() {
   local few=(); [ "$DEVICE" = cuda ] || few=(--slots 1,2 --seconds 2,4 --splits '1:1,2' --repeat 1)
-  within 150 "$PY" -m studio.bench.flow_solve --device "$DEVICE" --size "${SIZE/small/mini}" "${few[@]}" --commit "$COMMIT" \
+  within 180 "$PY" -m studio.bench.flow_solve --device "$DEVICE" --size "${SIZE/small/mini}" "${few[@]}" --commit "$COMMIT" \
     --out "$OUT/solve.jsonl"
 }
 

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
 from torch import nn
 
 from studio.bench.flow_kernels import pack
-from studio.models.flow.paged import attention, products
+from studio.models.flow import Flow
+from studio.models.flow.paged import PagedFlow, attention, products
 from studio.models.flow.paged.attention import Sight, raw
 from studio.models.flow.sizes import BLOCK_FRAMES
+from tests.parity.test_flow_streaming import Voice, assert_same, tokens
 
 ON_GPU = torch.cuda.is_available()
 DEVICE = torch.device("cuda" if ON_GPU else "cpu")
@@ -135,6 +137,65 @@ def test_products_say_what_torch_says_with_tiles_of_any_size(
     near(inner, products.norm_gelu(x, norm, first, plus), most)
     second, bias = drawn(144, channels, kind=kind), drawn(channels, kind=kind)
     near(product_kernels.product_sum(inner, second, bias, x), products.product_sum(inner, second, bias, x), most)
+
+
+@pytest.mark.parametrize("few_rows", [0, 10_000])
+@pytest.mark.parametrize(
+    ("channels", "added", "beside"), [(CHANNELS, True, 0), (80, False, 96), (CHANNELS, False, 0)]
+)
+def test_convolution_says_what_torch_says_and_keeps_its_edges(
+    monkeypatch: pytest.MonkeyPatch, few_rows: int, channels: int, added: bool, beside: int
+) -> None:
+    """The second slot goes on with the first's stream; the third begins one, the fourth goes on with another's page."""
+    from studio.models.flow.paged import conv_kernels
+
+    monkeypatch.setattr(conv_kernels, "FEW_ROWS", few_rows)
+    kind, most = (torch.bfloat16, 1e-2) if ON_GPU else (torch.float32, 1e-5)
+    sight = pack(DEVICE, [[2, 3], [2, 3, 4], [5], [6, 7]], (BLOCK_FRAMES, BLOCK_FRAMES, 12, 50), 4, 8)
+    norm = nn.LayerNorm(48).to(DEVICE, kind)
+    norm.weight.copy_(drawn(48))
+    norm.bias.copy_(drawn(48))
+    conv = products.Convolution(drawn(3 * channels, 48, kind=kind), drawn(48, kind=kind), 3, 0, norm)
+    x = drawn(2, 4 * BLOCK_FRAMES, channels, kind=kind)
+    time = drawn(1, 1, 48, kind=kind) if added else None
+    straight = None
+    if beside:
+        other = drawn(2, 4 * BLOCK_FRAMES, beside, kind=kind)
+        straight = products.Straight(other, drawn(beside, 48, kind=kind), drawn(48, kind=kind))
+    edges = drawn(8, 2, 2, channels, kind=kind)
+    edges[0] = 0
+    also = edges.clone()
+    got = conv_kernels.conv_norm(x, conv, edges, sight, time, straight)
+    near(got, products.conv_norm(x, conv, also, sight, time, straight), most)
+    assert torch.equal(edges, also)
+
+
+@pytest.mark.skipif(ON_GPU, reason="there `studio.bench.flow_step` tells it, of the types that are shipped")
+def test_stream_by_kernels_alone_equals_one_whole_solve(
+    monkeypatch: pytest.MonkeyPatch, weights: Callable[..., dict[str, torch.Tensor]]
+) -> None:
+    """Two hops of a stream beside another, by what a GPU runs, put where plain torch stands on a CPU. Two minutes."""
+    from studio.models.flow.paged import attention_kernels, conv_kernels, product_kernels, window_kernels
+
+    for module, names in (
+        (attention_kernels, "attend attend_kept"),
+        (product_kernels, "norm_qkv norm_gelu product_sum"),
+        (conv_kernels, "conv_norm"),
+        (window_kernels, "window"),
+    ):
+        plain = products if module in (product_kernels, conv_kernels) else attention
+        for name in names.split():
+            monkeypatch.setattr(plain, name, getattr(module, name))
+    flow = Flow.from_tensors(weights("mini", "flow"), estimator_head_dim=32, steps=1)
+    page_bytes = PagedFlow.page_bytes_of(flow, torch.float32, torch.float32)
+    paged = PagedFlow(flow, pool_bytes=10 * page_bytes, max_slots=2)
+    voice, spoken = Voice(3), tokens(40)
+    prompt = paged.prepare_prompt(voice.tokens, voice.mel, voice.embedding, tail_tokens=3)
+    row, other = paged.open(prompt), paged.open(prompt)
+    (first, _) = paged.step([row, other], [spoken[:25], tokens(25, 5)], [False, False])
+    (rest,) = paged.step([row], [spoken[25:]], [True])
+    assert_same(torch.cat([first, rest], dim=1), voice.whole(flow, spoken, 3))
+    other.release()
 
 
 def test_keys_in_8_bits_end_at_the_largest_and_not_at_nan() -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from studio.models.flow.estimator import CausalConditionalDecoder, Residual, Transformer
+from studio.models.flow.estimator import CausalConditionalDecoder, ConvNorm, Residual, Transformer
 from studio.models.flow.layers import View, mish
 from studio.models.flow.paged import products
 from studio.models.flow.paged.view import PagedView
@@ -39,9 +39,10 @@ class JoinedEstimator:
             x = self._stage(x, residual, transformers, next(remaining), view)
         residual, transformers, conv = own.up_blocks[0]
         x = self._stage(torch.cat([x, skip], dim=-1), residual, transformers, next(remaining), view)
-        final = own.final_block.block
-        x = self._norm_mish(final["0"](conv(x, view), view), final["2"], None)
-        return own.final_proj(x, view)
+        return own.final_proj(self._last(conv(x, view), own.final_block, view), view)
+
+    def _last(self, x: Tensor, block: ConvNorm, view: View) -> Tensor:
+        return self._norm_mish(block.block["0"](x, view), block.block["2"], None)
 
     def _stage(
         self, x: Tensor, residual: Residual, transformers: nn.ModuleList, time: Tensor, view: View
@@ -61,7 +62,7 @@ class JoinedEstimator:
 
 
 class FusedEstimator(JoinedEstimator):
-    """The same over pages alone, with five kernels a transformer in place of eight, one of them attention.
+    """The same over pages alone: a transformer is four kernels and attention, and a residual layer two.
 
     Its own products suit small packs: those of a large one are better left to the library.
     """
@@ -71,13 +72,44 @@ class FusedEstimator(JoinedEstimator):
         self._factors = {
             layer: products.Factors.of(layer) for layer in estimator.modules() if isinstance(layer, Transformer)
         }
+        self._convolutions = {
+            block: products.Convolution.of(block) for block in estimator.modules() if isinstance(block, ConvNorm)
+        }
+        self._straight = {
+            block: block.res_conv.matrix().T.contiguous()
+            for block in estimator.modules()
+            if isinstance(block, Residual)
+        }
         self._norm_qkv, self._norm_gelu = products.norm_qkv, products.norm_gelu
-        self._product_sum = products.product_sum
+        self._product_sum, self._conv_norm = products.product_sum, products.conv_norm
         if next(estimator.parameters()).device.type == "cuda":
-            from studio.models.flow.paged import product_kernels
+            from studio.models.flow.paged import conv_kernels, product_kernels
 
+            self._conv_norm = conv_kernels.conv_norm
             self._norm_qkv, self._norm_gelu = product_kernels.norm_qkv, product_kernels.norm_gelu
             self._product_sum = product_kernels.product_sum
+
+    def _stage(
+        self, x: Tensor, residual: Residual, transformers: nn.ModuleList, time: Tensor, view: View
+    ) -> Tensor:
+        inner = self._convolved(x, residual.block1, view, time)
+        straight = products.Straight(x, self._straight[residual], residual.res_conv.bias)
+        return self._through(self._convolved(inner, residual.block2, view, None, straight), transformers, view)
+
+    def _last(self, x: Tensor, block: ConvNorm, view: View) -> Tensor:
+        return self._convolved(x, block, view, None)
+
+    def _convolved(
+        self,
+        x: Tensor,
+        block: ConvNorm,
+        view: View,
+        added: Tensor | None,
+        straight: products.Straight | None = None,
+    ) -> Tensor:
+        assert isinstance(view, PagedView)
+        conv = self._convolutions[block]
+        return self._conv_norm(x, conv, view.edges(conv.slot), view.sight, added, straight)
 
     def _through(self, x: Tensor, transformers: Iterable[Transformer], view: View) -> Tensor:
         assert isinstance(view, PagedView)

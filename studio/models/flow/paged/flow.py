@@ -44,8 +44,8 @@ from studio.models.flow.stream import Turn, turns_of
 LANES = 2
 PAGE_BUCKETS = (8, 16, 32, 64, 128, LONGEST_PAGES)
 """How many pages the encoder's graphs look at; the solve's follow each stream's own number."""
-FUSED_SLOTS = 16
-"""Most slots of a pack whose products are our own kernels; see `FusedEstimator`. Not measured yet."""
+FUSED_SLOTS = 32
+"""Most slots of a pack whose products are our own kernels, see `FusedEstimator`; `bench.flow_solve` tries both."""
 ENCODER_WORK = 2048
 """Slots times pages in one graph of the encoder: bounds the scores of distances, 164 MB at full size."""
 

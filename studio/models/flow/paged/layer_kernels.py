@@ -25,6 +25,13 @@ def norm_of(value, inside, weight, bias, column, channels, eps):
 
 
 @triton.jit
+def mish_of(value):
+    power = tl.exp(tl.minimum(value, 20.0))  # beyond, the tangent is 1 in float32
+    double = power * (power + 2.0)
+    return value * (double / (double + 2.0))
+
+
+@triton.jit
 def _add_norm(
     x, added, weight, bias, total, normed, rows, channels, eps,
     ROWS: tl.constexpr, WIDTH: tl.constexpr, ADDED: tl.constexpr,
@@ -50,9 +57,7 @@ def _norm_mish(
     place = row[:, None] * channels + column[None, :]
     value = tl.load(x + place, mask=inside, other=0.0).to(tl.float32)
     value = norm_of(value, inside, weight, bias, column, channels, eps)
-    power = tl.exp(tl.minimum(value, 20.0))  # beyond, the tangent is 1 in float32
-    double = power * (power + 2.0)
-    value = value * (double / (double + 2.0))
+    value = mish_of(value)
     if ADDED:
         value += tl.load(added + row[:, None] * added_row + column[None, :], mask=inside, other=0.0).to(
             tl.float32

@@ -1,6 +1,6 @@
 """Products of a transformer with what stands before and behind each as one call, in plain torch.
 
-`product_kernels` does the same on a GPU, a kernel a call.
+`product_kernels` and `conv_kernels` do the same on a GPU, a kernel a call.
 
 Axes: G lanes, N packed frames, C channels, H heads, D width of a head.
 """
@@ -13,7 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from studio.models.flow.estimator import Transformer
+from studio.models.flow.estimator import ConvNorm, Transformer
+from studio.models.flow.layers import CausalConv, mish
 from studio.models.flow.paged import attention
 from studio.models.flow.paged.attention import Sight
 
@@ -39,16 +40,55 @@ def norm_qkv(
     x: Tensor, norm: nn.LayerNorm, factor: Tensor, kept: Tensor, sight: Sight, heads: int
 ) -> Tensor:
     """Queries [G, N, H, D] of the norm of x [G, N, C]; its keys and values go into the slots' own pages."""
-    query, key, value = (norm(x) @ factor).unflatten(-1, (3, heads, -1)).unbind(2)
+    query, key, value = F.linear(norm(x), factor.T).unflatten(-1, (3, heads, -1)).unbind(2)
     attention.keep(key, value, kept, sight)
     return query
 
 
 def norm_gelu(x: Tensor, norm: nn.LayerNorm, factor: Tensor, plus: Tensor) -> Tensor:
     """Exact GELU of the norm's product: [G, N, C] -> [G, N, inner]."""
-    return F.gelu(norm(x) @ factor + plus)
+    return F.gelu(F.linear(norm(x), factor.T, plus))
 
 
 def product_sum(x: Tensor, factor: Tensor, plus: Tensor, given: Tensor) -> Tensor:
     """x [G, N, in] times the factor, plus a bias [C], plus what is given [G, N, C]."""
-    return given + (x @ factor + plus)
+    return given + F.linear(x, factor.T, plus)
+
+
+@dataclass(frozen=True, slots=True)
+class Convolution:
+    """A causal convolution as one product of each frame's window, and the norm behind it."""
+
+    factor: Tensor  # [taps * C_in, C], contiguous
+    plus: Tensor  # [C]
+    taps: int
+    slot: int
+    norm: nn.LayerNorm
+
+    @staticmethod
+    def of(block: ConvNorm) -> Convolution:
+        conv: CausalConv = block.block["0"]
+        return Convolution(conv.matrix().T.contiguous(), conv.bias, conv.taps, conv.slot, block.block["2"])
+
+
+@dataclass(frozen=True, slots=True)
+class Straight:
+    """What is added behind a convolution: x [G, N, in] times factor [in, C], plus a bias [C]."""
+
+    x: Tensor
+    factor: Tensor
+    plus: Tensor
+
+
+def conv_norm(
+    x: Tensor, conv: Convolution, edges: Tensor, sight: Sight, added: Tensor | None, straight: Straight | None
+) -> Tensor:
+    """Mish of the norm of a convolution of x [G, N, C_in], plus what is added [1, 1, C] or goes straight.
+
+    edges: as `attention.window` takes and writes them.
+    """
+    window = attention.window(x, edges, sight, conv.taps)
+    found = mish(conv.norm(F.linear(window, conv.factor.T, conv.plus)))
+    if added is not None:
+        found = found + added
+    return found if straight is None else found + F.linear(straight.x, straight.factor.T, straight.plus)

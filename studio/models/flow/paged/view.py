@@ -49,7 +49,11 @@ class PagedView:
         return (self.sight.slots.block[:, None] * block + frame).flatten().float()
 
     def window(self, x: Tensor, taps: int, slot: int) -> Tensor:
-        return self._window(x, self._store.edges[slot][self._step], self.sight, taps)
+        return self._window(x, self.edges(slot), self.sight, taps)
+
+    def edges(self, slot: int) -> Tensor:
+        """The last frames that one convolution was given, in all pages: [P, G, taps - 1, C]."""
+        return self._store.edges[slot][self._step]
 
     def kept(self, slot: int) -> Tensor:
         """Keys and values of one layer in all pages: [P, G, 2, H, T, D]."""
