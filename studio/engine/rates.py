@@ -113,14 +113,16 @@ class Rates:
         """Seconds of sound to hold before playing so that the player does not run dry.
 
         At rate r the sound still to be made when playing begins must arrive while all of it is played. Below 1
-        that asks for (1 - r) of the whole. One step makes one block while little is in hand, which takes 1 / r of
-        it; half as much again is kept for a newcomer's step in between, less what the first chunk itself holds.
+        that asks for (1 - r) of the whole. One step makes one block while little is in hand, which takes as long
+        whatever the speed that it is played at; half as much again is kept for a newcomer's step in between, less what
+        the first chunk itself holds.
         No less than what the least even of the recent requests needed beyond its rate. A first chunk that is over
         before the next one can be made is not begun with: the player waits for more than it.
         """
-        rate = self.expected_rate(running) / speed
+        made = self.expected_rate(running)
+        rate = made / speed
         whole_s = self.expected_audio_s(text_ids) / speed
-        next_s = BLOCK_S / max(rate, 0.2)
+        next_s = BLOCK_S / max(made, 0.2)
         uneven_s = max(0.0, 1.5 * next_s - first_chunk_s, *self._uneven_s)
         held_s = LEAST_PREBUFFER_S + min(whole_s, max(0.0, 1.0 - rate) * whole_s + uneven_s)
         return held_s if next_s <= first_chunk_s else max(held_s, first_chunk_s + LEAST_STEP_S)

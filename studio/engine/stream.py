@@ -38,7 +38,7 @@ class SpeechStream:
         """Seconds of sound that a player should hold before it starts, by how many the first chunk has."""
         self._prebuffer_s: float | None = None
         self.spoken: list[SpokenRow] = []
-        """What was spoken so far, row by row; voiced with the same voice and seed it is the same sound again."""
+        """What was spoken so far, row by row; with the same voice, seed and settings it sounds the same again."""
         self.text_ids = 0
         """Ids of the text that the speech LM reads."""
         self.choice = Choice("balanced", "quality.asked")

@@ -184,12 +184,13 @@ class Utterance:
 
             def on_samples(samples: Float32, retime: Retime = retime) -> None:
                 nonlocal silence
-                # In one piece, so that the first chunk is all that a player has until the next step.
-                self._hand_over(np.concatenate([silence, retime.push(samples)]))
-                silence = silence[:0]
+                # In one piece, so that the first chunk is all that a player has until the next step: no pause alone.
+                if len(made := retime.push(samples)):
+                    self._hand_over(np.concatenate([silence, made]))
+                    silence = silence[:0]
 
             await row.voice(self._request.voice, (self._request.seed + number) % SEEDS, on_samples, guidance)
-            self._hand_over(retime.finish())
+            self._hand_over(np.concatenate([silence, retime.finish()]))
             self._hand_over(silence_of(spoken.pause_after_s))
             ahead.release()
             number += 1
