@@ -9,7 +9,7 @@ BIN = $(VENV)/bin
 VOICE = assets/voice
 ASIDE = .carry/voice
 
-.PHONY: help install run test test-fast lint readme weights-aside weights-back clean
+.PHONY: help install run test test-kernels test-fast lint readme weights-aside weights-back clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -24,7 +24,18 @@ run: ## install, then the studio at http://127.0.0.1:7860 (ARGS="--port 8000": f
 
 test: ## install with test tools (and Debian's Chromium if root), then every test
 	@$(SETUP) --dev
+	@$(MAKE) --no-print-directory test-kernels
 	$(BIN)/python -m pytest -n 2 --no-loadscope-reorder --max-worker-restart 0
+
+# In a folder of its own: beside a CPU's torch, whatever finds Triton would try to use it. As torch of the GPU machine has.
+KERNELS = $(VENV)/kernels
+TRITON = 3.6.0
+$(KERNELS)/triton-$(TRITON).dist-info:
+	@echo "installing triton $(TRITON), 0.2 GB ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(KERNELS) triton==$(TRITON)
+
+test-kernels: $(KERNELS)/triton-$(TRITON).dist-info ## the GPU's own kernels, in Triton's interpreter
+	PYTHONPATH=$(KERNELS) TRITON_INTERPRET=1 $(BIN)/python -m pytest -n 2 tests/parity/test_*kernel*.py tests/parity/test_hift_window_gpu.py
 
 test-fast: ## the unit tests: no torch, no engine, under 20 s
 	@$(SETUP) --dev

@@ -30,6 +30,7 @@ class UpstreamToken2Wav:
     def __init__(self, flow: Flow, hift: Hift, *, device: str = "cpu") -> None:
         self._device = torch.device(device)
         self._flow = flow.to(self._device).eval()
+        self._guidance = flow.guidance
         self._hift = with_upstream_phase(hift.to(self._device))
         self._hop = Hop()
         self._rows: dict[str, tuple[UpstreamStream, int, float]] = {}  # look-ahead tokens shown already, guidance
@@ -64,7 +65,7 @@ class UpstreamToken2Wav:
         )
         noise = partial(self._hift.draw_noise, seed=seed)
         stream = UpstreamStream(self._flow, self._hift, self._hop, prompt, noise)
-        self._rows[row_id] = (stream, 0, self._flow.guidance if guidance is None else guidance)
+        self._rows[row_id] = (stream, 0, self._guidance if guidance is None else guidance)
         return stream.next_chunk_tokens
 
     def drop(self, row_id: str) -> None:

@@ -26,7 +26,13 @@ def differences(
     device: torch.device, compute: torch.dtype, storage: torch.dtype, heads: int, width: int
 ) -> dict[str, float]:
     """Largest difference of each function, relative to the largest value; pages: how many kept values differ."""
-    from studio.models.flow.paged import attention_kernels, layer_kernels, window_kernels
+    from studio.models.flow.paged import (
+        attention_kernels,
+        conv_kernels,
+        layer_kernels,
+        product_kernels,
+        window_kernels,
+    )
 
     generator = torch.Generator().manual_seed(0)
 
@@ -76,8 +82,12 @@ def differences(
         mine, theirs = layer_kernels.norm_mish(x, norm, also_added), estimator.norm_mish(x, norm, also_added)
         tell("norm_mish", mine, theirs)
     # As for many rows, for some, for few; in float32 the tiles are larger than a core's memory.
-    for tiles in ((0, 0), (0, 10_000), (10_000, 10_000)) if device.type == "cpu" or compute.itemsize == 2 else ():
-        _products(tell, drawn, sight, compute, storage, heads, width, tiles)
+    was = product_kernels.FEW_ROWS, product_kernels.SOME_ROWS, conv_kernels.FEW_ROWS
+    try:
+        for tiles in ((0, 0), (0, 10_000), (10_000, 10_000)) if device.type == "cpu" or compute.itemsize == 2 else ():
+            _products(tell, drawn, sight, compute, storage, heads, width, tiles)
+    finally:
+        product_kernels.FEW_ROWS, product_kernels.SOME_ROWS, conv_kernels.FEW_ROWS = was
     mel, velocities = drawn(rows, MEL_BINS), drawn(2, rows, MEL_BINS).to(compute)
     guidance = sight.slots.guidance
     mine, theirs = (euler(mel, velocities, 0.1, guidance) for euler in (layer_kernels.euler, estimator.euler))
@@ -97,8 +107,8 @@ def _products(
 ) -> None:
     from studio.models.flow.paged import conv_kernels, product_kernels
 
-    was = product_kernels.FEW_ROWS, product_kernels.SOME_ROWS
     product_kernels.FEW_ROWS, product_kernels.SOME_ROWS = tiles
+    conv_kernels.FEW_ROWS = tiles[0]
     rows, real = SLOTS * BLOCK_FRAMES, len(ROWS) * BLOCK_FRAMES
     x = drawn(2, rows, 256).to(compute)
     norm = nn.LayerNorm(256).to(x.device, compute).requires_grad_(False)
@@ -114,13 +124,14 @@ def _products(
     args = inner, second, plus, x
     tell("product_sum", product_kernels.product_sum(*args), products.product_sum(*args))
     conv = products.Convolution(first.new_empty(768, 256).copy_(drawn(768, 256)) / 16, plus, 3, 0, norm)
-    straight = products.Straight(inner, second, plus)
-    edges = drawn(PAGES, 2, 2, 256).to(compute)
-    others = edges.clone()
-    got = conv_kernels.conv_norm(x, conv, edges, sight, None, straight)
-    tell("conv_norm", got[:, :real], products.conv_norm(x, conv, others, sight, None, straight)[:, :real])
-    tell("conv_norm_edges", edges[2:], others[2:])
-    product_kernels.FEW_ROWS, product_kernels.SOME_ROWS = was
+    timed = drawn(1, 1, 256).to(compute)
+    for name, added, straight in (("straight", None, products.Straight(inner, second, plus)), ("timed", timed, None)):
+        edges = drawn(PAGES, 2, 2, 256).to(compute)
+        others = edges.clone()
+        got = conv_kernels.conv_norm(x, conv, edges, sight, added, straight)
+        expected = products.conv_norm(x, conv, others, sight, added, straight)
+        tell(f"conv_{name}", got[:, :real], expected[:, :real])
+        tell(f"conv_{name}_edges", edges[2:], others[2:])
 
 
 def pack(

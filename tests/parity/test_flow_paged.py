@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from studio.models.flow import Flow
 from studio.models.flow.paged import PagedFlow, PagedState, PoolFull
+from studio.models.flow.paged.flow import holds_products
 from tests.cosyvoice3 import tensors as cosyvoice3_tensors
 from tests.parity.test_flow_streaming import (
     Voice,
@@ -306,3 +308,13 @@ def test_cosyvoice3_streams_over_pages_as_well(paged: PagedFlow) -> None:
     assert_same(play(own, opened(own, voice), spoken, [30]), voice.whole(flow, spoken))
     with pytest.raises(ValueError, match="float32 alone"):
         paged_of(flow, 8, compute=torch.bfloat16)
+
+
+@pytest.mark.parametrize(("kilobytes", "holds"), [(228, True), (164, True), (100, False), (64, False)])
+def test_products_of_ours_are_for_gpus_with_the_memory_for_them(
+    monkeypatch: pytest.MonkeyPatch, kilobytes: int, holds: bool
+) -> None:
+    """Hopper, Ampere's A100, Ada and Turing, as torch tells of a core of theirs."""
+    told = SimpleNamespace(shared_memory_per_multiprocessor=kilobytes * 1024)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: told)
+    assert holds_products(torch.device("cuda")) is holds

@@ -44,10 +44,17 @@ from studio.models.flow.stream import Turn, turns_of
 LANES = 2
 PAGE_BUCKETS = (8, 16, 32, 64, 128, LONGEST_PAGES)
 """How many pages the encoder's graphs look at; the solve's follow each stream's own number."""
-FUSED_SLOTS = 32
+FUSED_SLOTS = 16
 """Most slots of a pack whose products are our own kernels, see `FusedEstimator`; `bench.flow_solve` tries both."""
+FUSED_BYTES = 160 * 2**10
+"""Shared memory that a core of a GPU must have for them: as A100 and H100 have, and neither Turing, Ada nor GeForce."""
 ENCODER_WORK = 2048
 """Slots times pages in one graph of the encoder: bounds the scores of distances, 164 MB at full size."""
+
+
+def holds_products(device: torch.device) -> bool:
+    """Whether a GPU has the shared memory that the kernels of `FusedEstimator` ask for."""
+    return int(torch.cuda.get_device_properties(device).shared_memory_per_multiprocessor) >= FUSED_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +96,8 @@ class PagedFlow:
              compute: type that the estimator computes in; the state of the solve, the flow times, guidance and the
              encoder stay float32. CosyVoice3's estimator mixes types by itself and takes float32 alone.
              max_slots: most blocks in one graph; a step with more takes several.
-             fused_slots: up to so many slots the products of transformers are our own kernels; on a GPU not in float32.
+             fused_slots: up to so many slots the products of transformers are our own kernels; on a GPU not in float32,
+             and none where `holds_products` is false.
     """
 
     def __init__(
@@ -130,7 +138,7 @@ class PagedFlow:
                 estimator = copy.deepcopy(estimator).to(compute)
             joined = isinstance(estimator, CausalConditionalDecoder)
             self._estimator = JoinedEstimator(estimator) if joined else estimator
-            ours = joined and (device.type == "cpu" or compute.itemsize == 2)
+            ours = joined and (device.type == "cpu" or (compute.itemsize == 2 and holds_products(device)))
             self._fused = FusedEstimator(estimator) if ours else self._estimator
             self._fused_slots = fused_slots
             features = flow.estimator.time_features(flow_times(flow.steps).to(device)[:-1])
