@@ -12,7 +12,7 @@ def settle() -> None:
     """Collect now, and leave all that is there out of every later collection; called when the start is over.
 
     A full collection walks every container in one go and nothing else runs meanwhile: 320,000 containers, 430,000 with
-    the page, are 90 to 350 ms in which no sound is handed over (docs/bench). None of them is garbage, ever. vLLM's
+    the page, are 90 to 350 ms in which no sound is handed over (docs/bench). Hardly any of them is ever garbage. vLLM's
     engine process does this for itself.
     """
     gc.collect()

@@ -77,7 +77,8 @@ def split(pids: Sequence[int]) -> Iterator[None]:
 
 
 def _bind(pid: int, cores: set[int]) -> None:
-    for process in family(pid):
-        for thread in process.threads():
-            with contextlib.suppress(ProcessLookupError):
-                os.sched_setaffinity(thread.id, cores)
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for process in family(pid):
+            for thread in process.threads():
+                with contextlib.suppress(ProcessLookupError):
+                    os.sched_setaffinity(thread.id, cores)

@@ -310,12 +310,6 @@ def flags_of(given: Sequence[str]) -> list[str]:
     return [part for one in given for part in (f"--{one.partition('=')[0]}", one.partition("=")[2])]
 
 
-def typed(given: Sequence[str]) -> dict[str, object]:
-    """NAME=VALUE each as Settings would take it. Raises SettingsError."""
-    wanted = load(flags_of(given), {}).model_dump()
-    return {name: wanted[name] for name in (one.partition("=")[0].replace("-", "_") for one in given)}
-
-
 def main(argv: Sequence[str]) -> int:
     args = arguments(argv)
     ensure_registered(ROOT)

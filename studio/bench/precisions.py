@@ -19,7 +19,7 @@ import numpy as np
 
 from studio.bench.conditions import conditions
 from studio.bench.figures import table
-from studio.bench.lm_step import typed
+from studio.bench.lm_step import flags_of
 from studio.bench.rows import Out, Row
 from studio.bench.seeds import Tokens, add_model, agreement, prompts_of, spoken
 from studio.bench.service import ROOT, show_workers
@@ -28,6 +28,7 @@ from studio.engine.lm_client import SpeechLMClient
 from studio.engine.worker import WorkerProcess
 from studio.errors import StudioError
 from studio.protocols import LmPrompt
+from studio.settings import load
 from studio.setup.registration import ensure_registered
 from studio.speech import Float32
 
@@ -85,10 +86,9 @@ async def measured(
     args: argparse.Namespace, cache: Path, variant: str, reference: Said | None
 ) -> tuple[Row, Said]:
     """One worker's row, and what it said. Raises StudioError if it does not start or does not speak."""
-    settings = {
-        "model_dir": str(args.model_dir), "cache_dir": str(cache), "device": args.device, "max_model_len": 2048,
-        "max_num_seqs": args.streams, **typed([*args.set, *variant.split(",")]),
-    }  # fmt: skip
+    place = ["--model-dir", str(args.model_dir), "--cache-dir", str(cache), "--device", args.device]
+    sizes = ["--max-num-seqs", str(args.streams), "--max-model-len", "2048"]
+    settings = load([*place, *sizes, *flags_of([*args.set, *variant.split(",")])], {}).for_worker()
     worker = WorkerProcess([sys.executable, "-m", "studio.backends.vllm_lm"], "speech LM", settings)
     await worker.start()
     try:

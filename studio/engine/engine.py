@@ -14,6 +14,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from studio.engine.admission import Admission, Ticket
@@ -30,6 +31,7 @@ from studio.engine.sources import (
     TokenSource,
     arriving_segments,
     as_they_are,
+    in_loop_or_thread,
     of_rows,
     of_segments,
     of_words,
@@ -145,7 +147,8 @@ class Engine:
         segments = await segments_of(self._text.reading(request.language), text)
         text_ids = sum(len(segment.token_ids) for segment in segments)
         choice = self._outlook.choice(request, text_ids)
-        return choice, of_segments(self._asking(request, choice), as_they_are(segments)), text_ids
+        asking = await self._asking(request, choice)
+        return choice, of_segments(asking, as_they_are(segments)), text_ids
 
     async def submit_arriving(self, request: SynthesisRequest, pieces: AsyncIterator[str]) -> SpeechStream:
         """Begin to speak a text that is still being written; `request.text` is not read.
@@ -157,7 +160,7 @@ class Engine:
         with self._entered(request.client, urgent=request.quality == "fast") as ticket:
             await self._text_is_warm()
             choice = self._outlook.choice(request, GUESSED_TEXT_IDS)
-            asking = self._asking(request, choice)
+            asking = await self._asking(request, choice)
             text = self._text.reading(request.language)
             if request.interleaved:
                 sources = of_words(asking, text, pieces)
@@ -182,8 +185,9 @@ class Engine:
             ticket.leave()
             raise
 
-    def _asking(self, request: SynthesisRequest, choice: Choice) -> Asking:
-        prompt_ids = self._text.prompt_ids(request)  # a transcript is read once, when its voice first speaks
+    async def _asking(self, request: SynthesisRequest, choice: Choice) -> Asking:
+        # A transcript is read once, when its voice first speaks.
+        prompt_ids = await in_loop_or_thread(partial(self._text.prompt_ids, request), len(request.voice.prompt_text))
         return Asking(self.lm, request, prompt_ids, EFFORTS[choice.quality], self._rates.is_plausible)
 
     async def prepare(self, voice: VoicePrompt) -> None:

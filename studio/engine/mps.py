@@ -19,6 +19,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Literal
 
+import psutil
+
 from studio.errors import SettingsError
 
 logger = logging.getLogger(__name__)
@@ -90,12 +92,18 @@ def _running(folder: Path) -> Iterator[None]:
     shutil.rmtree(folder / "log", ignore_errors=True)
     for each in (pipe, folder / "log"):
         each.mkdir(parents=True, mode=0o700)
-    usual = signal.signal(signal.SIGTERM, _leave)  # else uvicorn would let it end the process where it stands
+    # Else uvicorn would let a signal end the process where it stands, and a closed terminal too, unless under nohup.
+    usual = {
+        number: signal.signal(number, _leave)
+        for number in (signal.SIGTERM, signal.SIGHUP)
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
     try:
         _start(folder)
         yield
     finally:
-        signal.signal(signal.SIGTERM, usual)
+        for number, handler in usual.items():
+            signal.signal(number, handler)
         _end(folder)
 
 
@@ -126,9 +134,19 @@ def _end(folder: Path) -> None:
             timeout=QUIT_LIMIT_S,
         )  # fmt: skip
     if pid := _alive(folder / "pipe"):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGTERM)
+        _make_end(pid)
     shutil.rmtree(folder / "pipe", ignore_errors=True)
+
+
+def _make_end(pid: int) -> None:
+    """The folder, which alone tells of it, goes next; so it must be gone."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        process.terminate()
+        try:
+            process.wait(QUIT_LIMIT_S)
+        except psutil.TimeoutExpired:
+            process.kill()
 
 
 def _command(folder: Path, *flags: str) -> list[str]:

@@ -61,7 +61,7 @@ def documented(first_chunk_tokens: int) -> dict[str, dict[str, float]]:
     told: dict[str, dict[str, float]] = {
         name: {"first_chunk_tokens": first_chunk_tokens, **asdict(effort)} for name, effort in EFFORTS.items()
     }
-    return {"auto": {"fast_from_places_ratio": BUSY_RATIO, "best_up_to_s": HELD_S}, **told}
+    return {"auto": {"fast_from_places_ratio": BUSY_RATIO, "best_up_to_s": HELD_S, "holds": True}, **told}
 
 
 def choose(running: int, waiting: int, places: int, expected_s: float, rate: float | None) -> Choice:

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol, TypeVar
 
 from studio.engine.generation import IsPlausible, Offer, speak_once, speak_segment
@@ -27,7 +28,7 @@ TURN_SEED_STEP = 0x9E3779B1
 MOST_WAITING_CHARS = 2000
 """Arriving text of which nothing can be spoken yet; a sentence is given long before."""
 SHORT_CHARS = 200
-"""A text so short is read in the event loop: 0.2 ms for words, some 10 for numbers. Grammars hold the interpreter's
+"""A text so short is read in the event loop: 0.2 ms for words, 10 to 40 for numbers. Grammars hold the interpreter's
 lock, so that in a thread it would hold up the loop as long, and change threads twice besides."""
 NO_TEXT = Segment("", ())
 T = TypeVar("T")
@@ -196,8 +197,12 @@ async def _segments(text: TextFrontend, ready: str) -> Sequence[Segment]:
 
 
 async def _read(read: Callable[[str], T], typed: str) -> T:
+    return await in_loop_or_thread(partial(read, typed), len(typed))
+
+
+async def in_loop_or_thread(read: Callable[[], T], characters: int) -> T:
     """A long text takes up to a second, so it is read in a thread, between whose sentences the loop goes on."""
-    return read(typed) if len(typed) <= SHORT_CHARS else await asyncio.to_thread(read, typed)
+    return read() if characters <= SHORT_CHARS else await asyncio.to_thread(read)
 
 
 async def _arriving_ids(text: TextFrontend, pieces: AsyncIterator[str]) -> AsyncIterator[tuple[int, ...]]:

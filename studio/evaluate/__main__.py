@@ -64,6 +64,8 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.speak_only and not options.keep_audio:
         parser.error("--speak-only needs --keep-audio FOLDER, for nothing else would be kept")
+    if options.speak_only and (options.wav_folder or options.report_only):
+        parser.error("--speak-only goes with neither --wav-folder nor --report-only, which speak nothing")
     if options.speak_only:
         options.out = options.keep_audio  # the conditions lie beside the clips
     return options
@@ -188,7 +190,10 @@ class Session:
 
     def _keep(self, item: Item, utterance: Utterance) -> None:
         self._options.keep_audio.mkdir(parents=True, exist_ok=True)
-        soundfile.write(self._options.keep_audio / f"{item.id}.flac", utterance.samples, SAMPLE_RATE_HZ)
+        clip = self._options.keep_audio / f"{item.id}.flac"
+        begun = clip.with_suffix(".part")
+        soundfile.write(begun, utterance.samples, SAMPLE_RATE_HZ, format="FLAC")
+        begun.replace(clip)
 
     def _speak_and_judge(self, missing: list[Item], order: dict[str, int], jury: Jury) -> None:
         for count, item in enumerate(missing, 1):

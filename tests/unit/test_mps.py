@@ -9,6 +9,9 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -46,6 +49,13 @@ with gpu_sharing("mps", Path(sys.argv[1]), "cuda") as shared:
 
 
 @pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """A short one, for names of sockets are bounded; pytest's own holds the user's name."""
+    with tempfile.TemporaryDirectory(prefix="mps-", dir="/tmp") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
 def control(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What the program was told, line by line."""
     script, journal = tmp_path / "bin" / CONTROL, tmp_path / "journal"
@@ -72,8 +82,10 @@ def is_running(pid: int) -> bool:
 
 
 def wait_gone(pid: int) -> None:
-    while is_running(pid):
+    deadline_s = time.monotonic() + 60
+    while is_running(pid) and time.monotonic() < deadline_s:
         os.sched_yield()
+    assert not is_running(pid)
 
 
 def test_nothing_is_started_where_the_gpu_is_had_in_turns_or_there_is_none(control: Path, tmp_path: Path) -> None:
@@ -123,12 +135,35 @@ def test_what_a_crashed_studio_left_is_ended_by_the_next(control: Path, tmp_path
         wait_gone(pid)
 
 
-def test_it_is_ended_also_where_the_studio_is_told_to_end(control: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def hangup() -> Iterator[Callable[[int], None]]:
+    """What a hang-up does to the process that is tested, whatever the tests were started under."""
+    usual = signal.getsignal(signal.SIGHUP)
+
+    def does(handler: int) -> None:
+        signal.signal(signal.SIGHUP, handler)
+
+    yield does
+    signal.signal(signal.SIGHUP, usual)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_it_is_ended_also_where_the_studio_is_told_to_end(
+    control: Path, tmp_path: Path, hangup: Callable[[int], None], number: int
+) -> None:
+    hangup(signal.SIG_DFL)
     with pytest.raises(SystemExit), gpu_sharing("mps", tmp_path, "cuda") as shared:
         pid = pid_of(shared)
-        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(number)
     wait_gone(pid)
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert signal.getsignal(number) is signal.SIG_DFL
+
+
+def test_under_nohup_a_hangup_ends_nothing(control: Path, tmp_path: Path, hangup: Callable[[int], None]) -> None:
+    hangup(signal.SIG_IGN)
+    with gpu_sharing("mps", tmp_path, "cuda") as shared:
+        signal.raise_signal(signal.SIGHUP)
+        assert is_running(pid_of(shared))
 
 
 def test_a_refusal_is_told_in_the_programs_own_words(

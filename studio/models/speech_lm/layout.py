@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 END_IDS = 3
 """Version 2: end of speech, an unused one, and the fill of streamed text; any of them ends plain speech."""
@@ -24,6 +25,11 @@ class SpeechLmLayout:
     speech_codes: int
     text_ids: int
     version: int = 2
+
+    @classmethod
+    def of(cls, config: Any) -> SpeechLmLayout:
+        """What a converted folder's config.json says, as vLLM gives it."""
+        return cls(config.speech_codes, config.text_ids, getattr(config, "version", 2))
 
     @property
     def head_width(self) -> int:

@@ -28,15 +28,14 @@ class CosyVoice2SpeechLM(Qwen2ForCausalLM):
         config = vllm_config.model_config.hf_config
         self.config = config
         self.quant_config = vllm_config.quant_config
-        version = getattr(config, "version", 2)
-        layout = SpeechLmLayout(config.speech_codes, config.text_ids, version)
+        layout = SpeechLmLayout.of(config)
         self.model = Qwen2Model(vllm_config=vllm_config, prefix=maybe_prefix(prefix, "model"))
         if vllm_config.device_config.device_type == "cpu":
             use_cpu_kernels(self.model)
         self.lm_head = ParallelLMHead(
             layout.head_width,
             config.hidden_size,
-            bias=version == 2,
+            bias=layout.version == 2,
             quant_config=self.quant_config,
             prefix=maybe_prefix(prefix, "lm_head"),
         )

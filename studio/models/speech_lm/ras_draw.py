@@ -115,7 +115,7 @@ def best_draw(device: torch.device, width: int) -> Draw:
         if differing > drawn_rows / 50:
             raise RuntimeError(f"{differing} of {drawn_rows} draws differ from torch's")
     except Exception as error:
-        log.warning("RAS is drawn without its kernel, slower by a few ms a step: %s: %s", type(error).__name__, error)
+        log.warning("RAS is drawn without its kernel, slower: %s: %s", type(error).__name__, error)
         return IN_TORCH
     return kernel
 

@@ -12,6 +12,7 @@ from vllm import SamplingParams
 from vllm.config import VllmConfig
 from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor
 
+from studio.models.speech_lm.layout import SpeechLmLayout
 from studio.models.speech_lm.ras_batch import RasBatch, RasParams
 from studio.models.speech_lm.ras_draw import best_draw
 
@@ -31,7 +32,7 @@ class RepetitionAwareSampling(LogitsProcessor):
             raise ValueError("with ras, temperature and seed belong into extra_args; vLLM's own must be off")
 
     def __init__(self, vllm_config: VllmConfig, device: torch.device, is_pin_memory: bool) -> None:
-        draw = best_draw(device, vllm_config.model_config.get_vocab_size())
+        draw = best_draw(device, SpeechLmLayout.of(vllm_config.model_config.hf_config).head_width)
         self._batch = RasBatch(vllm_config.scheduler_config.max_num_seqs, is_pin_memory, draw)
 
     def is_argmax_invariant(self) -> bool:
