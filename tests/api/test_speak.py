@@ -152,4 +152,5 @@ def test_models_say_what_each_quality_stands_for(service) -> None:
     assert model["qualities"] == list(model["quality_settings"]) == ["auto", "fast", "balanced", "best"]
     for quality, effort in EFFORTS.items():
         assert model["quality_settings"][quality] == {"first_chunk_tokens": 25, **asdict(effort)}
-    assert model["quality_settings"]["auto"] == {"fast_from_places_ratio": BUSY_RATIO, "best_up_to_s": HELD_S}
+    rule = {"fast_from_places_ratio": BUSY_RATIO, "best_up_to_s": HELD_S, "holds": True}
+    assert model["quality_settings"]["auto"] == rule
