@@ -37,7 +37,6 @@ from studio.messages import render
 from studio.registry.loaded import Loaded
 from studio.registry.models import Models
 from studio.settings import Settings, exit_on_error
-from studio.setup.machine import find_device
 from studio.setup.registration import ensure_registered
 from studio.speech import ServedModel, VoicePrompt
 from studio.text.frontend import TextFrontend
@@ -58,7 +57,7 @@ def load(name: str, folder: Path, settings: Settings, store: VoiceStore, shared:
     checkpoint = read_checkpoint(folder)
     check_files(folder)
     supervision = Supervision(start_timeout_s=settings.start_timeout_s)
-    values, device = settings.for_worker(), device_of(settings)
+    values, device = settings.for_worker(), settings.found_device()
     lm_command = worker_command("vllm_lm", worker_variables("lm", values, device, shared))
     voicing = worker_command("torch_token2wav", worker_variables("token2wav", values, device, shared))
     lm_worker = worker_of(settings, "lm", lm_command, supervision)
@@ -114,10 +113,6 @@ def worker_of(
     return WorkerProcess(command, name, settings.for_worker(), supervision=supervision)
 
 
-def device_of(settings: Settings) -> str:
-    return find_device() if settings.device == "auto" else settings.device
-
-
 def build(settings: Settings, shared: Variables = ALONE) -> FastAPI:
     """The whole studio. shared: see `load`. Raises CheckpointError."""
     store = VoiceStore(settings.folder("library"), settings.max_voices)
@@ -169,7 +164,7 @@ def main(argv: list[str]) -> None:
     )
     if not ffmpeg_available():
         logging.getLogger("studio").warning("%s", render("doctor.ffmpeg_missing"))
-    cache, device = settings.folder("cache"), device_of(settings)
+    cache, device = settings.folder("cache"), settings.found_device()
     try:
         with gpu_sharing(settings.gpu_sharing, cache, device) as shared:
             serve(application(settings, shared), settings)

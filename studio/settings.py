@@ -153,6 +153,10 @@ class Settings(BaseModel):
         entries = (entry.strip().partition("=") for entry in self.oidc_admins.split(",") if entry.strip())
         return tuple((claim, value) for claim, _, value in entries)
 
+    def found_device(self) -> str:
+        """"cpu" or "cuda": where the models run."""
+        return find_device() if self.device == "auto" else self.device
+
     def further_models(self) -> dict[str, str]:
         """models by name: the folder of each, or its name on the hub."""
         entries = (entry.strip().partition("=") for entry in self.models.split(",") if entry.strip())

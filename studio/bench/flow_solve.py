@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import statistics
 import time
 from collections.abc import Iterator, Sequence
@@ -21,9 +20,8 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from studio.bench.conditions import conditions
-from studio.bench.flow_step import SIZES, TYPES
-from studio.models.flow import Flow
-from studio.models.flow.layers import lay_out_for_products
+from studio.bench.flow_step import SIZES, TYPES, drawn_flow
+from studio.bench.rows import tell
 from studio.models.flow.paged import PagedFlow, PagedPrompt, PagedState
 from studio.models.flow.paged.graphs import Graphs
 from studio.models.flow.sizes import BLOCK_TOKENS, LOOKAHEAD_TOKENS, MEL_BINS
@@ -64,10 +62,7 @@ class Bench:
         self.seconds = [int(n) for n in args.seconds.split(",")]
         self.about = {"device": args.device, "size": args.size, "storage": args.storage, "compute": compute}
         self.about |= conditions(commit_given=args.commit)
-        torch.manual_seed(0)
-        flow = Flow(SIZES[args.size]).eval().requires_grad_(False)
-        lay_out_for_products(flow)
-        flow.to(self.device)
+        flow = drawn_flow(args.size, self.device)
         storage, types = TYPES[args.storage], TYPES[compute]
         most = max(max(self.slots) * (SHORT_S + 2), max(self.curves, default=0) * (max(self.seconds) + 2))
         pages = min(most, int(args.pool_gib * 2**30) // PagedFlow.page_bytes_of(flow, storage, types) - 2)
@@ -78,11 +73,7 @@ class Bench:
         )  # fmt: skip
 
     def tell(self, what: str, **figures: object) -> None:
-        line = json.dumps({"bench": "flow-solve", "what": what, **figures, **self.about})
-        print(line, flush=True)
-        if self.args.out:
-            with self.args.out.open("a", encoding="utf-8") as file:
-                file.write(line + "\n")
+        tell({"bench": "flow-solve", "what": what, **figures, **self.about}, self.args.out)
 
     def run(self) -> None:
         shipped = self.paged._fused_slots

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import statistics
 import time
 from collections import defaultdict
@@ -20,6 +19,7 @@ from unittest import mock
 import torch
 from torch import Tensor
 
+from studio.bench.rows import tell
 from studio.models.flow import Flow, FlowConfig
 from studio.models.flow.layers import lay_out_for_products
 from studio.models.flow.paged import PagedFlow, PagedPrompt
@@ -65,27 +65,28 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
+def drawn_flow(size: str, device: torch.device) -> Flow:
+    """One of SIZES with weights drawn at random, always the same, as a worker lays it out."""
+    torch.manual_seed(0)
+    flow = Flow(SIZES[size]).eval().requires_grad_(False)
+    lay_out_for_products(flow)
+    return flow.to(device)
+
+
 class Bench:
     """One flow, and the lines about it."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         self.args = args
         self.device = torch.device(args.device)
-        torch.manual_seed(0)
-        self.flow = Flow(SIZES[args.size]).eval().requires_grad_(False)
-        lay_out_for_products(self.flow)
-        self.flow.to(self.device)
+        self.flow = drawn_flow(args.size, self.device)
         self.generator = torch.Generator().manual_seed(1)
         # A CPU has no products of half precision worth the name.
         self.compute_name = args.compute or ("float32" if self.device.type == "cpu" else "bfloat16")
         self.storage, self.compute = TYPES[args.storage], TYPES[self.compute_name]
 
     def tell(self, what: str, **figures: Any) -> None:
-        line = json.dumps({"what": what, "device": self.args.device, "size": self.args.size, **figures})
-        print(line, flush=True)
-        if self.args.out:
-            with self.args.out.open("a", encoding="utf-8") as file:
-                file.write(line + "\n")
+        tell({"what": what, "device": self.args.device, "size": self.args.size, **figures}, self.args.out)
 
     def tokens(self, count: int) -> Tensor:
         return torch.randint(0, self.flow.config.speech_tokens, (count,), generator=self.generator)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import cProfile
-import json
 import pstats
 import sys
 import time
@@ -34,6 +33,7 @@ from studio.bench.conditions import conditions
 from studio.bench.figures import Play, row, table
 from studio.bench.first_bytes import FirstBytes
 from studio.bench.load import Line, closed_loop, lines_of, listened
+from studio.bench.rows import Row, tell
 from studio.bench.service import ROOT, cpu_s
 from studio.bench.serving import listeners, pauses, serving
 from studio.bench.waterfall import waterfall
@@ -50,7 +50,6 @@ from studio.settings import load
 from studio.speech import SAMPLE_RATE_HZ, TOKEN_RATE_HZ, Sampling, ServedModel, SynthesisRequest
 from studio.text.frontend import TextFrontend
 
-Row = dict[str, object]
 VOICE, PROMPT_TEXT = "Nobody", "The clip that was said by nobody at all, in so many words."
 LIMIT_S = 120.0
 OWN = ("http and text", "transport")
@@ -212,12 +211,9 @@ def main(argv: Sequence[str]) -> None:
     if args.profile:
         pstats.Stats(profile).sort_stats("tottime").print_stats(SHOWN)
     asked = {name: getattr(args, name) for name in ("step_ms", "interval", "prompt_s", "rows")}
-    line = json.dumps({**conditions("none"), **asked, "host": rows})
+    line: Row = {**conditions("none"), **asked, "host": rows}
     print(table(rows))
-    print(line)
-    if args.out:
-        with args.out.open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
+    tell(line, args.out)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import uvicorn
 
-from app import build, device_of
+from app import build
 from studio.admin.lab_load import hear
 from studio.admin.office import limits_of
 from studio.api.body import SpeechBody
@@ -272,7 +272,7 @@ def main(argv: Sequence[str]) -> int:
         try:
             loop = uvicorn.Config(build).get_loop_factory()  # as app.py runs
             with (
-                gpu_sharing(settings.gpu_sharing, settings.folder("cache"), device_of(settings)) as shared,
+                gpu_sharing(settings.gpu_sharing, settings.folder("cache"), settings.found_device()) as shared,
                 asyncio.Runner(loop_factory=loop) as runner,
             ):
                 return 0 if runner.run(run(args, settings, out, shared)) else 1

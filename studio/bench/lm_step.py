@@ -37,7 +37,6 @@ from studio.engine.worker_command import Variables, worker_command, worker_varia
 from studio.errors import StudioError
 from studio.protocols import LmPrompt, SpeechLM
 from studio.settings import load
-from studio.setup.machine import find_device
 from studio.setup.registration import ensure_registered
 from studio.speech import Sampling
 
@@ -94,7 +93,7 @@ async def run(args: argparse.Namespace, out: Out) -> list[Row]:
         place = ["--model-dir", str(args.model_dir), "--cache-dir", str(args.cache_dir or passing)]
         sizes = ["--max-num-seqs", str(most), "--max-model-len", "2048"]
         settings = load([*place, "--device", args.device, *sizes, *flags_of(args.set)], {})
-        device = find_device() if settings.device == "auto" else settings.device
+        device = settings.found_device()
         with gpu_sharing(settings.gpu_sharing, settings.folder("cache"), device) as shared:
             neighbours = Neighbours(settings.for_worker(), device, shared)
             lm_worker = neighbours.lm()

@@ -20,6 +20,7 @@ import torch
 from studio.bench.conditions import conditions
 from studio.bench.figures import table
 from studio.bench.rows import Out, Row
+from studio.bench.step_clock import seconds_a_step
 from studio.models.speech_lm.ras_batch import RasBatch, RasParams
 from studio.models.speech_lm.ras_draw import IN_TORCH, Draw, best_draw
 from studio.models.speech_lm.ras_trial import disagreements
@@ -63,15 +64,8 @@ class Speaking:
 
     def microseconds(self, steps: int) -> tuple[float, float]:
         """Of a step until the device is done, and until the host is free again."""
-        for _ in range(5):
-            self.step()
-        _wait(self._device)
-        began_s = time.perf_counter()
-        for _ in range(steps):
-            self.step()
-        host_s = time.perf_counter() - began_s
-        _wait(self._device)
-        return (time.perf_counter() - began_s) * 1e6 / steps, host_s * 1e6 / steps
+        device_s, host_s = seconds_a_step(self.step, self._device, steps, unmeasured=5)
+        return device_s * 1e6, host_s * 1e6
 
     def kernel_microseconds(self) -> float:
         """Of the kernel alone, by the GPU's clock."""
@@ -102,11 +96,6 @@ def _graphed(work: Callable[[], None]) -> float:
     ended.record()
     ended.synchronize()
     return began.elapsed_time(ended) * 1e3 / (5 * IN_A_GRAPH)
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize()
 
 
 def run(args: argparse.Namespace, out: Out) -> bool:

@@ -9,6 +9,15 @@ from pathlib import Path
 Row = dict[str, object]
 
 
+def tell(line: Row, file: Path | None) -> None:
+    """Print one JSON line, and append it to the file if one is named."""
+    text = json.dumps(line)
+    print(text, flush=True)
+    if file is not None:
+        with file.open("a", encoding="utf-8") as kept:
+            kept.write(text + "\n")
+
+
 @dataclass(slots=True)
 class Out:
     """A file of JSON lines, one a row, each with the same conditions. file: None to keep them in memory alone."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import cProfile
-import json
 import pstats
 import statistics
 import time
@@ -24,7 +23,7 @@ from studio.backends.torch_rows import TorchToken2Wav
 from studio.bench.conditions import conditions
 from studio.bench.figures import table
 from studio.bench.flow_step import SIZES
-from studio.bench.rows import Row
+from studio.bench.rows import Row, tell
 from studio.bench.voicing_load import PROMPT_TOKENS, drawn_voice
 from studio.models.flow import Flow
 from studio.models.flow.paged import PagedFlow
@@ -114,12 +113,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         pstats.Stats(profile).sort_stats("tottime").print_stats(SHOWN)
     else:
         found = [measured(rows, args.clips) for rows in counts]
-    line = json.dumps({**conditions("float32"), "step_host": found})
+    line: Row = {**conditions("float32"), "step_host": found}
     print(table(found))
-    print(line)
-    if args.out:
-        with args.out.open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
+    tell(line, args.out)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from torch import Tensor
 from studio.bench.conditions import conditions
 from studio.bench.figures import table
 from studio.bench.rows import Out, Row
+from studio.bench.step_clock import seconds_a_step, wait
 from studio.checkpoint import weight_file
 from studio.models.hift import Hift, HiftConfig, load_hift
 from studio.models.hift.window import LARGEST_LAUNCH, WindowedHift
@@ -94,15 +95,9 @@ class Timed:
 
     def milliseconds(self, steps: int) -> tuple[float, float]:
         """Of a step until the device is done, and until the host is free again."""
-        for _ in range(3):  # the first has fewer samples to make
-            self.step()
-        _wait(self._device)
-        began_s = time.perf_counter()
-        for _ in range(steps):
-            self.step()
-        host_s = time.perf_counter() - began_s
-        _wait(self._device)
-        return (time.perf_counter() - began_s) * 1e3 / steps, host_s * 1e3 / steps
+        # The first has fewer samples to make.
+        device_s, host_s = seconds_a_step(self.step, self._device, steps, unmeasured=3)
+        return device_s * 1e3, host_s * 1e3
 
 
 def timed(vocoder: Hift | WindowedHift, rows: int, args: argparse.Namespace) -> tuple[float, float]:
@@ -181,7 +176,7 @@ def run(args: argparse.Namespace, out: Out) -> list[Row]:
         for way, prepare in ways:
             began_s = time.perf_counter()
             prepare()
-            _wait(args.device)
+            wait(args.device)
             about = {"path": way, "convolutions": precision, "f0": args.f0, "largest_launch": args.largest}
             out.add(
                 about
@@ -215,16 +210,11 @@ def _profile(vocoder: WindowedHift, rows: int, args: argparse.Namespace) -> None
         activities=[activity.CPU] + [activity.CUDA] * (args.device != "cpu")
     ) as profile:
         steps.step()
-        _wait(args.device)
+        wait(args.device)
     steps.close()
     order = "self_cpu_time_total" if args.device == "cpu" else "self_cuda_time_total"
     with args.profile.open("a", encoding="utf-8") as file:
         file.write(profile.key_averages().table(sort_by=order, row_limit=30, max_name_column_width=90) + "\n")
-
-
-def _wait(device: str) -> None:
-    if device != "cpu":
-        torch.cuda.synchronize()
 
 
 def _forget_peak(device: str) -> None:

@@ -544,17 +544,22 @@ async def test_what_the_first_sound_waited_for_is_told_stage_by_stage(stage: Sta
     )
 
 
-async def test_player_holds_more_when_the_studio_was_slower_than_real_time(stage: Stage) -> None:
-    async with await stage.submit("one two") as stream:
-        unmeasured = stream.prebuffer_s
+async def hear_slowly(stage: Stage, seconds: float) -> None:
+    """Two words to their end, whose second chunk comes so much later than the first."""
     held = asyncio.Event()
     stage.lm.enqueue(Say(28), WaitFor(held), Say(22), Finish())
     async with await stage.submit("one two") as stream:
         await anext(stream)
-        stage.clock.advance(8.0)
+        stage.clock.advance(seconds)
         held.set()
         async for _ in stream:
             pass
+
+
+async def test_player_holds_more_when_the_studio_was_slower_than_real_time(stage: Stage) -> None:
+    async with await stage.submit("one two") as stream:
+        unmeasured = stream.prebuffer_s
+    await hear_slowly(stage, 8.0)
     async with await stage.submit("one two") as stream:
         slow = stream.prebuffer_s
     # two words last 2 s; at a quarter of real time all of it is held, and the least
@@ -564,14 +569,8 @@ async def test_player_holds_more_when_the_studio_was_slower_than_real_time(stage
 
 async def test_what_a_player_holds_is_settled_with_the_first_sound_by_all_who_run_then(stage: Stage) -> None:
     """It was once told when the request came: of a burst, the first knew of nobody (128 at once on an H200)."""
-    held, go = asyncio.Event(), asyncio.Event()
-    stage.lm.enqueue(Say(28), WaitFor(held), Say(22), Finish())
-    async with await stage.submit("one two") as stream:
-        await anext(stream)
-        stage.clock.advance(2.0)
-        held.set()
-        async for _ in stream:
-            pass
+    go = asyncio.Event()
+    await hear_slowly(stage, 2.0)
     stage.lm.enqueue(WaitFor(go), Say(60), Finish())
     stage.lm.enqueue(WaitFor(asyncio.Event()))
     async with await stage.submit("word " * 50) as first:
