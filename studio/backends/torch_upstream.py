@@ -30,10 +30,9 @@ class UpstreamToken2Wav:
     def __init__(self, flow: Flow, hift: Hift, *, device: str = "cpu") -> None:
         self._device = torch.device(device)
         self._flow = flow.to(self._device).eval()
-        self._guidance = flow.guidance
         self._hift = with_upstream_phase(hift.to(self._device))
         self._hop = Hop()
-        self._rows: dict[str, tuple[UpstreamStream, int, float]] = {}  # look-ahead tokens shown already, guidance
+        self._rows: dict[str, tuple[UpstreamStream, int]] = {}  # with the look-ahead tokens shown already
         self._steps = self._rows_stepped = 0
         self._step_seconds = self._audio_seconds = 0.0
 
@@ -64,8 +63,8 @@ class UpstreamToken2Wav:
             torch.from_numpy(voice.speaker_embedding).to(self._device),
         )
         noise = partial(self._hift.draw_noise, seed=seed)
-        stream = UpstreamStream(self._flow, self._hift, self._hop, prompt, noise)
-        self._rows[row_id] = (stream, 0, self._guidance if guidance is None else guidance)
+        stream = UpstreamStream(self._flow, self._hift, self._hop, prompt, noise, guidance)
+        self._rows[row_id] = (stream, 0)
         return stream.next_chunk_tokens
 
     def drop(self, row_id: str) -> None:
@@ -83,9 +82,9 @@ class UpstreamToken2Wav:
     def _step(self, row: RowStep) -> StepResult:
         if row.row_id not in self._rows:
             return StepResult(row.row_id, None, "no such row")
-        stream, seen, self._flow.guidance = self._rows[row.row_id]
+        stream, seen = self._rows[row.row_id]
         new = np.concatenate([row.tokens, row.lookahead])[seen:].astype(np.int64)
-        self._rows[row.row_id] = (stream, len(row.lookahead), self._flow.guidance)
+        self._rows[row.row_id] = (stream, len(row.lookahead))
         try:
             chunks = [c.speech.float().cpu().numpy() for c in stream.push(torch.from_numpy(new), row.final)]
         except Exception as error:

@@ -73,11 +73,17 @@ class UpstreamStream:
     """One stream. hift: of `with_upstream_phase`. Owner: one thread."""
 
     def __init__(
-        self, flow: Flow, hift: Hift, hop: Hop, prompt: tuple[Tensor, Tensor, Tensor], noise: DrawNoise
+        self,
+        flow: Flow,
+        hift: Hift,
+        hop: Hop,
+        prompt: tuple[Tensor, Tensor, Tensor],
+        noise: DrawNoise,
+        guidance: float | None = None,
     ) -> None:
-        """prompt: tokens [P], mel [2 P, 80], speaker embedding [192]."""
+        """prompt: tokens [P], mel [2 P, 80], speaker embedding [192]. guidance: None for the flow's own."""
         self._flow, self._hift, self._hop, self._noise = flow, hift, hop, noise
-        self._prompt = prompt
+        self._prompt, self._guidance = prompt, guidance
         self._pad = -len(prompt[0]) % hop.tokens
         self._tokens = prompt[0][:0]
         self._offset = 0
@@ -102,7 +108,9 @@ class UpstreamStream:
 
     def _chunk(self, end: int, final: bool) -> Chunk:
         # The flag is not handed on to the last call, so that it is flowed with streaming off.
-        mel = self._flow.synthesize(self._tokens[:end], *self._prompt, streaming=not final, final=final)
+        mel = self._flow.synthesize(
+            self._tokens[:end], *self._prompt, streaming=not final, final=final, guidance=self._guidance
+        )
         mel = mel[:, FRAMES_PER_TOKEN * self._offset :]
         cached = self._cached
         heard = mel if cached is None else torch.cat([cached.mel, mel], 1)

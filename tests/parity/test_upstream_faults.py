@@ -114,3 +114,21 @@ def test_switch_speaks_behind_the_seam_and_its_samples_add_up(flow, hift, given)
     assert sum(samples) + len(result.samples) == len(tokens) * SAMPLES_PER_TOKEN
     assert rows.stats().rows_open == 0
     assert "no such row" in rows.step([RowStep("row", tokens[:1], tokens[:0], True)])[0].error
+
+
+def test_each_row_of_the_switch_keeps_its_guidance_and_the_flow_its_own(flow, hift, given) -> None:
+    tokens, own = given["token"].numpy().astype(np.int32)[:43], flow.guidance
+
+    def spoken(*guidances: float | None) -> list[np.ndarray]:
+        rows = UpstreamToken2Wav(flow, hift)
+        for number, guidance in enumerate(guidances):
+            rows.open(str(number), voice_of(given), 3, guidance)
+            if number == 0:
+                rows.step([RowStep("0", tokens[:1], tokens[:0], False)])  # before the others are opened
+        rest = [RowStep(str(n), tokens[1:] if n == 0 else tokens, tokens[:0], True) for n in range(len(guidances))]
+        return [result.samples for result in rows.step(rest)]
+
+    strong, plain = spoken(2.0, None)
+    assert flow.guidance == own
+    np.testing.assert_array_equal(plain, spoken(own)[0])
+    assert np.abs(strong - plain).max() > 1e-3
