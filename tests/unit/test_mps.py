@@ -26,10 +26,13 @@ cd "$CUDA_MPS_PIPE_DIRECTORY"
 if [ "$1" = -d ]; then
   [ -z "$REFUSE" ] || { echo "no permission"; exit 3; }
   echo "started" >>"$JOURNAL"
+  mkfifo ready held
   "$0" --serve >/dev/null 2>&1 </dev/null &
   echo $! >nvidia-cuda-mps-control.pid
+  read -r word <ready  # else its number would be told while it has no command line yet
 elif [ "$1" = --serve ]; then
-  mkfifo held; read -r never <>held  # waits without a child that would outlive it
+  echo >ready
+  read -r never <>held  # waits without a child that would outlive it
 else
   read word
   echo "$word" >>"$JOURNAL"
