@@ -20,7 +20,7 @@ from studio.backends.torch_pages import PageTurns
 from studio.backends.torch_row import TorchRow
 from studio.backends.torch_seams import StreamFlow, StreamVocoder
 from studio.backends.torch_spans import Spans
-from studio.backends.torch_voices import FlowVoice, TorchVoices
+from studio.backends.torch_voices import FlowKey, TorchVoices
 from studio.models.flow.paged import PagedFlow
 from studio.models.flow.sizes import BLOCK_FRAMES
 from studio.models.hift.window import WindowedHift, WindowState
@@ -92,12 +92,16 @@ class TorchToken2Wav:
         """Speech tokens that the flow knows; the speech LM must know as many."""
         return self._flow.config.speech_tokens
 
+    def key_of(self, voice: VoicePrompt, guidance: float | None = None) -> FlowKey:
+        """The same for all who wait for one prompt in the flow. guidance: see `open`."""
+        return self._voices.of(voice, guidance).key
+
     def prepare(self, voice: VoicePrompt, guidance: float | None = None) -> bool:
         """Compute a few blocks of a voice's prompt ahead of `open`; gives whether the voice is ready now.
 
         One that there is no memory for counts as ready: its rows are computed without its cache. guidance: see `open`.
         """
-        in_flow = FlowVoice(voice, guidance)
+        in_flow = self._voices.of(voice, guidance)
         blocks = TURN_BLOCKS if self._rows else TURN_BLOCKS_ALONE
         if isinstance(self._flow, PagedFlow) and self._flow.device.type == "cuda":
             blocks = TURN_BLOCKS_IN_PAGES
@@ -110,14 +114,14 @@ class TorchToken2Wav:
 
     def give_up(self, voice: VoicePrompt, guidance: float | None = None) -> None:
         """Forget what is prepared of a voice that is not ready: nobody waits for it any more."""
-        self._voices.give_up(FlowVoice(voice, guidance).key)
+        self._voices.give_up(self.key_of(voice, guidance))
 
     def open(self, row_id: str, voice: VoicePrompt, seed: int, guidance: float | None = None) -> int:
         """Begin a row; gives the tokens that its first block needs.
 
         guidance: of its solve, to its end and whatever rows beside it have; None for the flow's own.
         """
-        state, in_flow = None, FlowVoice(voice, guidance)
+        state, in_flow = None, self._voices.of(voice, guidance)
         try:
             state = self._with_room(lambda: self._flow.open(self._voices.get(in_flow)), in_flow.key)
         except torch.OutOfMemoryError:
@@ -212,9 +216,10 @@ class TorchToken2Wav:
             rest = np.zeros(BLOCK_TOKENS, np.int32), np.zeros(0, np.int32)
             self.step([RowStep(row_id, *begin, False) for row_id in ids])
             self.step([RowStep(row_id, *rest, True) for row_id in ids])
-        cached = self._voices.get(FlowVoice(voice))
+        in_flow = self._voices.of(voice)
+        cached = self._voices.get(in_flow)
         self._frame_bytes = cached.bytes // max(1, cached.frames)
-        self._voices.forget(voice.key)
+        self._voices.forget(in_flow.key)
         self._steps = self._rows_stepped = 0
         self._step_seconds = self._audio_seconds = 0.0
 
@@ -270,14 +275,14 @@ class TorchToken2Wav:
             return
         row.rewind(self._flow.open(prompt))
 
-    def _evict_voices(self, *used: str) -> bool:
+    def _evict_voices(self, *used: FlowKey) -> bool:
         """Forget the voices that no row uses, but for some; whether there were any."""
         evicted = self._voices.evict({*used, *self._voices_in_use()})
         if evicted:
             self._ladder.take("forget_voices")
         return evicted
 
-    def _voices_in_use(self) -> set[str]:
+    def _voices_in_use(self) -> set[FlowKey]:
         return {row.voice.key for row in self._rows.values() if row.flow is not None}
 
     def _forget_largest(self) -> bool:
@@ -297,7 +302,7 @@ class TorchToken2Wav:
             if not self._evict_voices() and not self._forget_largest():
                 return
 
-    def _with_room(self, compute: Callable[[], T], *used: str) -> T:
+    def _with_room(self, compute: Callable[[], T], *used: FlowKey) -> T:
         """Compute; where memory is full, once more without the voices that no row uses, and with the pages of rows.
 
         used: voices besides. compute leaves all as it was when it fails.

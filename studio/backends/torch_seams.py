@@ -22,6 +22,9 @@ class StreamFlow(Protocol):
     def steps(self) -> int: ...
 
     @property
+    def guidance(self) -> float: ...
+
+    @property
     def device(self) -> torch.device: ...
 
     @property

@@ -27,7 +27,7 @@ from studio.backends.torch_assembly import Assembly, assemble
 from studio.backends.torch_device import raise_if_lost
 from studio.backends.torch_rows import TorchToken2Wav
 from studio.backends.torch_upstream import UpstreamToken2Wav
-from studio.backends.torch_voices import FlowVoice
+from studio.backends.torch_voices import FlowKey
 from studio.checkpoint import weight_file
 from studio.errors import CheckpointError, SettingsError, StudioError, Token2WavError
 from studio.gpu_shares import models_known
@@ -178,11 +178,11 @@ def _handlers(
             raise_if_lost(error)
             raise
 
-    wanted: Counter[str] = Counter()
+    wanted: Counter[FlowKey] = Counter()
 
     async def prepared(voice: VoicePrompt, guidance: float | None, turn: Callable[[], int]) -> int:
         """What the last turn gives: one after the other, so that steps of open rows come in between."""
-        key = FlowVoice(voice, guidance).key
+        key = token2wav.key_of(voice, guidance)
         wanted[key] += 1
         done = 0
         try:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from studio.backends.torch_voices import FlowKey
 from studio.models.flow import Flow
 from studio.models.hift import Hift
 from studio.models.upstream import Hop, UpstreamStream, with_upstream_phase
@@ -47,6 +48,10 @@ class UpstreamToken2Wav:
 
     def warm_up(self, progress: Callable[[float], None]) -> None:
         """Nothing: there is no one to hurry for."""
+
+    def key_of(self, voice: VoicePrompt, guidance: float | None = None) -> FlowKey:
+        """See `TorchToken2Wav.key_of`."""
+        return voice.key, self._flow.guidance if guidance is None else guidance
 
     def prepare(self, voice: VoicePrompt, guidance: float | None = None) -> bool:
         """Ready at once, since upstream keeps nothing of a voice."""

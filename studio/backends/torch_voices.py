@@ -21,19 +21,19 @@ CPU_BYTES = 2 * 2**30
 GPU_SHARE = 0.1
 
 
+FlowKey = tuple[str, float]
+
+
 @dataclass(frozen=True, slots=True)
 class FlowVoice:
-    """A voice as rows of one guidance have it in the flow: what a prompt leaves there was solved with it.
-
-    guidance: None for the flow's own.
-    """
+    """A voice as rows of one guidance have it in the flow: what a prompt leaves there was solved with it."""
 
     prompt: VoicePrompt
-    guidance: float | None = None
+    guidance: float
 
     @property
-    def key(self) -> str:
-        return self.prompt.key if self.guidance is None else f"{self.prompt.key}, guidance {self.guidance}"
+    def key(self) -> FlowKey:
+        return self.prompt.key, self.guidance
 
 
 class TorchVoices:
@@ -59,8 +59,8 @@ class TorchVoices:
         """Prompt tokens left behind a prompt's last whole block."""
         self._most = most
         self._most_bytes = most_bytes or _default_bytes(flow.device)
-        self._ready: OrderedDict[str, PromptFlowCache | PagedPrompt] = OrderedDict()
-        self._begun: dict[str, PromptPreparation | PagedPreparation] = {}
+        self._ready: OrderedDict[FlowKey, PromptFlowCache | PagedPrompt] = OrderedDict()
+        self._begun: dict[FlowKey, PromptPreparation | PagedPreparation] = {}
 
     def __len__(self) -> int:
         return len(self._ready)
@@ -69,6 +69,10 @@ class TorchVoices:
     def bytes(self) -> int:
         # Of a list: whoever looks at figures does so from another thread.
         return sum(prompt.bytes for prompt in list(self._ready.values()))
+
+    def of(self, prompt: VoicePrompt, guidance: float | None = None) -> FlowVoice:
+        """A voice with a guidance, None for the flow's own: it is one voice whether that is named or not."""
+        return FlowVoice(prompt, self._flow.guidance if guidance is None else guidance)
 
     def prepare(self, voice: FlowVoice, blocks: int | None = None) -> bool:
         """Compute so many blocks of a voice's prompt, or all; gives whether it is ready now."""
@@ -91,10 +95,10 @@ class TorchVoices:
         self._ready.move_to_end(voice.key)
         return self._ready[voice.key]
 
-    def forget(self, key: str) -> None:
+    def forget(self, key: FlowKey) -> None:
         _release(self._ready.pop(key, None))
 
-    def evict(self, used: Collection[str]) -> bool:
+    def evict(self, used: Collection[FlowKey]) -> bool:
         """Give the memory of all ready voices but the used ones back to the GPU; whether there were any."""
         unused = self._ready.keys() - set(used)
         for key in unused:
@@ -103,7 +107,7 @@ class TorchVoices:
             torch.cuda.empty_cache()
         return bool(unused)
 
-    def give_up(self, key: str) -> None:
+    def give_up(self, key: FlowKey) -> None:
         """Prepare a voice no further: there is no memory for it, or nobody waits for it."""
         _release(self._begun.pop(key, None))
 

@@ -11,11 +11,10 @@ import torch
 
 from studio.backends.torch_ladder import CALM_RUNS, UNBOUNDED_ROWS, Ladder
 from studio.backends.torch_rows import TorchToken2Wav
-from studio.backends.torch_voices import FlowVoice
 from studio.errors import EngineDead
 from studio.models.flow import FlowState, stream
 from studio.protocols import RowStep
-from tests.parity.test_token2wav_torch import assert_same_sound, mini, speak, speech, voice
+from tests.parity.test_token2wav_torch import assert_same_sound, mini, ready, speak, speech, voice
 
 FULL = torch.OutOfMemoryError("scripted: full")
 NOTHING = np.zeros(0, np.int32)
@@ -103,7 +102,7 @@ def test_row_whose_cache_has_no_room_goes_down_to_being_computed_again_and_sound
     allocator.hop_tokens = 28
     (short_hops,) = speak(token2wav, long, 100)
     assert_same_sound(short_hops, expected)
-    assert told == ["forget_voices", "smaller_hop"] and list(token2wav._voices._ready) == ["voice 0"]
+    assert told == ["forget_voices", "smaller_hop"] and ready(token2wav._voices) == ["voice 0"]
     told.clear()
     allocator.frames = 130  # the second block of the speech would go beyond
     (uncached,) = speak(token2wav, long, 100)
@@ -192,7 +191,7 @@ def test_caches_in_half_precision_take_half_the_memory(make: Callable[..., Torch
     for precision in ("float32", "float16"):
         token2wav = make(flow_precision=precision)
         sounds.append(speak(token2wav, ROWS[:1], 60)[0])
-        sizes.append(token2wav._voices.get(FlowVoice(ROWS[0][0])).rates[2].kept.nbytes)
+        sizes.append(token2wav._voices.get(token2wav._voices.of(ROWS[0][0])).rates[2].kept.nbytes)
     assert sizes[1] * 2 == sizes[0]
     error = np.sqrt(np.mean((sounds[1] - sounds[0]) ** 2) / np.mean(sounds[0] ** 2))
     assert 0 < error < 0.3  # rounding of keys moves the pitch by a little, and its phase adds that up

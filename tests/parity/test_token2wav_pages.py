@@ -72,7 +72,7 @@ def test_pool_tells_its_pages_and_rows_that_leave_give_theirs_back() -> None:
     assert (free(token2wav), token2wav.stats().flow_pages_shared) == (8, 1)
     token2wav.step([RowStep("b", NOTHING, NOTHING, True)])
     assert (free(token2wav), token2wav.stats().flow_pages_shared) == (9, 0)
-    token2wav._voices.forget("voice 0")
+    token2wav._voices.forget(token2wav.key_of(voice(0, PROMPT_TOKENS)))
     assert free(token2wav) == 10
 
 

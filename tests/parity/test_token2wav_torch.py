@@ -21,7 +21,7 @@ from studio.backends.torch_assembly import Assembly, assemble
 from studio.backends.torch_fetch import BAD_MEL, BAD_SOUND, fetch
 from studio.backends.torch_rows import TorchToken2Wav
 from studio.backends.torch_token2wav import _handlers, load_token2wav
-from studio.backends.torch_voices import FlowVoice, TorchVoices
+from studio.backends.torch_voices import TorchVoices
 from studio.engine.scheduler import Playback, RowScheduler
 from studio.errors import CheckpointError, EngineDead
 from studio.models.flow import Flow, stream
@@ -75,6 +75,11 @@ def grown() -> TorchToken2Wav:
 @cache
 def plain_hift() -> Hift:
     return Hift.from_state(synthetic_weights("mini", "hift")).eval().fold_weight_norm()
+
+
+def ready(voices: TorchVoices) -> list[str]:
+    """Names of those that are prepared, the one used longest ago first."""
+    return [name for name, _ in voices._ready]
 
 
 def voice(seed: int, tokens: int = 40) -> VoicePrompt:
@@ -238,6 +243,19 @@ def test_rows_of_other_guidance_beside_each_other_sound_as_alone_cached_or_not(t
     assert np.abs(own - strong).max() > 0.01
 
 
+def test_voice_is_prepared_once_whether_the_flow_s_own_guidance_is_named_or_not(token2wav: TorchToken2Wav) -> None:
+    """It was prepared twice, and kept twice."""
+    while not token2wav.prepare(voice(0)):
+        pass
+    assert token2wav.prepare(voice(0), GUIDANCE)
+    for row_id, guidance in (("own", None), ("named", GUIDANCE)):
+        token2wav.open(row_id, voice(0), 7, guidance)
+    assert token2wav.stats().voices_cached == 1
+    assert not token2wav.prepare(voice(1, tokens=103))
+    token2wav.give_up(voice(1, tokens=103), GUIDANCE)
+    assert not token2wav._voices._begun
+
+
 def test_same_seed_gives_the_same_samples_and_another_seed_others(token2wav: TorchToken2Wav) -> None:
     row = (voice(3), speech(3, 60))
     (first,), (again,) = speak(token2wav, [row], 60), speak(token2wav, [row], 60)
@@ -313,19 +331,19 @@ def test_row_longer_than_the_flows_noise_ends_alone(token2wav: TorchToken2Wav) -
 def test_voices_used_last_are_kept(token2wav: TorchToken2Wav) -> None:
     for seed in (0, 1, 0, 2):
         token2wav.open("row", voice(seed), 0)
-    assert list(token2wav._voices._ready) == ["voice 0", "voice 2"]
+    assert ready(token2wav._voices) == ["voice 0", "voice 2"]
     assert token2wav.stats().voices_cached == 2 and token2wav.stats().state_bytes > 0
 
 
 def test_voices_are_bounded_by_bytes_too_and_the_newest_stays(token2wav: TorchToken2Wav) -> None:
     one = TorchVoices(token2wav._flow, 9)
-    one.prepare(FlowVoice(voice(0)))
+    one.prepare(one.of(voice(0)))
     voices = TorchVoices(token2wav._flow, 9, most_bytes=2 * one.bytes)
     for seed in range(3):
-        voices.prepare(FlowVoice(voice(seed)))
-    assert list(voices._ready) == ["voice 1", "voice 2"]
-    voices.prepare(FlowVoice(voice(3, tokens=115)))
-    assert list(voices._ready) == ["voice 3"] and voices.bytes > 2 * one.bytes
+        voices.prepare(voices.of(voice(seed)))
+    assert ready(voices) == ["voice 1", "voice 2"]
+    voices.prepare(voices.of(voice(3, tokens=115)))
+    assert ready(voices) == ["voice 3"] and voices.bytes > 2 * one.bytes
 
 
 @pytest.fixture
@@ -354,12 +372,12 @@ def test_where_the_gpu_s_memory_is_full_voices_not_in_use_are_forgotten_once(
     (result,) = grown.step([RowStep("row", np.array(tokens, np.int32), np.zeros(0, np.int32), True)])
     assert result.error is None and result.samples is not None
     assert_same_sound(result.samples, expected)
-    assert list(grown._voices._ready) == ["voice 0"]
+    assert ready(grown._voices) == ["voice 0"]
     failing.append(full)
     while not grown.prepare(voice(2)):  # its tokens were not lost in the failed try
         pass
-    again = TorchVoices(grown._flow, 1).get(FlowVoice(voice(2)))
-    assert torch.equal(grown._voices.get(FlowVoice(voice(2))).rates[2].kept, again.rates[2].kept)
+    again, same = TorchVoices(grown._flow, 1), grown._voices.of(voice(2))
+    assert torch.equal(grown._voices.get(same).rates[2].kept, again.get(same).rates[2].kept)
 
 
 def test_fault_of_the_gpu_ends_the_worker_and_any_other_error_the_row(
@@ -399,7 +417,7 @@ def test_voice_prepared_in_turns_between_steps_sounds_as_one_prepared_at_once(to
     assert_same_sound(sound, whole(token2wav, newcomer, tokens))
 
 
-@pytest.mark.parametrize(("leave", "turns"), [(2, 1), (1, 2)], ids=["all leave", "one stays"])
+@pytest.mark.parametrize(("leave", "turns"), [(2, 1), (1, 4)], ids=["all leave", "one stays"])
 async def test_what_is_prepared_of_a_voice_is_kept_as_long_as_somebody_waits_for_it(
     token2wav: TorchToken2Wav, monkeypatch: pytest.MonkeyPatch, leave: int, turns: int
 ) -> None:
@@ -416,7 +434,9 @@ async def test_what_is_prepared_of_a_voice_is_kept_as_long_as_somebody_waits_for
     monkeypatch.setattr(token2wav, "prepare", prepare)
     with ThreadPoolExecutor(1) as stepping:
         handlers = _handlers(token2wav, None, stepping, {}, ShelfWriter())  # type: ignore[arg-type]
-        opening = [asyncio.ensure_future(handlers["open"](row_id=row, voice=voice(1, 103), seed=0)) for row in "ab"]
+        asked = {"voice": voice(1, 203), "seed": 0}
+        named = {"a": {}, "b": {"guidance": GUIDANCE}}  # the same either way
+        opening = [asyncio.ensure_future(handlers["open"](row_id=row, **asked, **how)) for row, how in named.items()]
         await asyncio.to_thread(began.wait, 30)
         for task in opening[:leave]:
             task.cancel()

@@ -158,6 +158,10 @@ class PagedFlow:
         return self.flow.steps
 
     @property
+    def guidance(self) -> float:
+        return self.flow.guidance
+
+    @property
     def device(self) -> torch.device:
         return self.flow.device
 
@@ -231,7 +235,7 @@ class PagedFlow:
         guidance: float | None = None,
     ) -> PagedPreparation:
         """See `Flow.begin_prompt`; storage is the pool's, whatever is given."""
-        own = self.flow.guidance if guidance is None else guidance
+        own = self.guidance if guidance is None else guidance
         return PagedPreparation(self, tokens, mel, embedding, tail_tokens, own)
 
     def prepare_prompt(
