@@ -11,8 +11,10 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from studio.models.flow import Flow
+from studio.models.flow.estimator import CausalConditionalDecoder
 from studio.models.flow.paged import PagedFlow, PagedState, PoolFull
-from studio.models.flow.paged.flow import holds_products
+from studio.models.flow.paged.flow import takes_products
+from studio.models.flow.sizes import FlowConfig
 from tests.cosyvoice3 import tensors as cosyvoice3_tensors
 from tests.parity.test_flow_streaming import (
     Voice,
@@ -315,6 +317,25 @@ def test_products_of_ours_are_for_gpus_with_the_memory_for_them(
     monkeypatch: pytest.MonkeyPatch, kilobytes: int, holds: bool
 ) -> None:
     """Hopper, Ampere's A100, Ada and Turing, as torch tells of a core of theirs."""
+    gpu_with(monkeypatch, kilobytes)
+    estimator = CausalConditionalDecoder(FlowConfig(estimator_mid_blocks=1)).to(torch.bfloat16)
+    assert takes_products(estimator, torch.device("cuda")) is holds
+    assert not takes_products(estimator.to(torch.float32), torch.device("cuda"))
+
+
+@pytest.mark.parametrize(("channels", "fits"), [(256, True), (48, True), (24, False), (40, False), (250, False)])
+def test_products_of_ours_are_for_channels_that_their_tiles_divide(
+    monkeypatch: pytest.MonkeyPatch, channels: int, fits: bool
+) -> None:
+    """Triton multiplies nothing less than 16 deep: of other channels no kernel could be built for a graph."""
+    gpu_with(monkeypatch, 228)
+    config = FlowConfig(estimator_channels=channels, estimator_mid_blocks=1, estimator_transformers=1)
+    estimator = CausalConditionalDecoder(config).to(torch.bfloat16)
+    assert takes_products(estimator, torch.device("cuda")) is fits
+    assert takes_products(estimator, torch.device("cpu"))  # where plain torch stands for the kernels
+
+
+def gpu_with(monkeypatch: pytest.MonkeyPatch, kilobytes: int) -> None:
+    """As torch tells of a GPU whose cores have so much shared memory each."""
     told = SimpleNamespace(shared_memory_per_multiprocessor=kilobytes * 1024)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: told)
-    assert holds_products(torch.device("cuda")) is holds

@@ -91,7 +91,7 @@ def _conv_norm(
 def conv_norm(
     x: Tensor, conv: Convolution, edges: Tensor, sight: Sight, added: Tensor | None, straight: Straight | None
 ) -> Tensor:
-    """See `products.conv_norm`; channels: multiples of 16, which the tiles are as deep as."""
+    """See `products.conv_norm`; channels: multiples of `products.LEAST_DEPTH`, as `fits_tiles` has made sure."""
     x, slots = x.contiguous(), sight.slots
     lanes, frames, channels = x.shape
     columns, rows = conv.factor.shape[1], lanes * frames

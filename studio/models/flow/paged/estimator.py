@@ -122,6 +122,15 @@ class FusedEstimator(JoinedEstimator):
         return x
 
 
+def fits_tiles(estimator: CausalConditionalDecoder) -> bool:
+    """Whether the kernels of `FusedEstimator` take the channels of all convolutions, as they do at the official sizes.
+
+    What goes straight beside one has as many as another; all other products fill their tiles up.
+    """
+    convolutions = [block.block["0"] for block in estimator.modules() if isinstance(block, ConvNorm)]
+    return not any(conv.channels_in % products.LEAST_DEPTH for conv in convolutions)
+
+
 def add_norm(x: Tensor, added: Tensor | None, norm: nn.LayerNorm) -> tuple[Tensor, Tensor]:
     """The sum of two [G, N, C], and its norm."""
     x = x if added is None else x + added

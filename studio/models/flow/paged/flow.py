@@ -22,7 +22,7 @@ from studio.models.flow.estimator import CausalConditionalDecoder
 from studio.models.flow.flow import Flow
 from studio.models.flow.layers import windows
 from studio.models.flow.paged.attention import Sight
-from studio.models.flow.paged.estimator import FusedEstimator, JoinedEstimator, euler
+from studio.models.flow.paged.estimator import FusedEstimator, JoinedEstimator, euler, fits_tiles
 from studio.models.flow.paged.graphs import Graphs
 from studio.models.flow.paged.pool import RESERVED, PagedRate, PagePool
 from studio.models.flow.paged.slots import LONGEST_PAGES, BlockSlot, Ints, SlotBuffer
@@ -52,8 +52,12 @@ ENCODER_WORK = 2048
 """Slots times pages in one graph of the encoder: bounds the scores of distances, 164 MB at full size."""
 
 
-def holds_products(device: torch.device) -> bool:
-    """Whether a GPU has the shared memory that the kernels of `FusedEstimator` ask for."""
+def takes_products(estimator: CausalConditionalDecoder, device: torch.device) -> bool:
+    """Whether `FusedEstimator` suits: on a CPU always, on a GPU if its kernels have the types, sizes and memory."""
+    if device.type == "cpu":
+        return True
+    if next(estimator.parameters()).dtype.itemsize != 2 or not fits_tiles(estimator):
+        return False
     return int(torch.cuda.get_device_properties(device).shared_memory_per_multiprocessor) >= FUSED_BYTES
 
 
@@ -97,7 +101,7 @@ class PagedFlow:
              encoder stay float32. CosyVoice3's estimator mixes types by itself and takes float32 alone.
              max_slots: most blocks in one graph; a step with more takes several.
              fused_slots: up to so many slots the products of transformers are our own kernels; on a GPU not in float32,
-             and none where `holds_products` is false.
+             and none where `takes_products` is false.
     """
 
     def __init__(
@@ -138,7 +142,7 @@ class PagedFlow:
                 estimator = copy.deepcopy(estimator).to(compute)
             joined = isinstance(estimator, CausalConditionalDecoder)
             self._estimator = JoinedEstimator(estimator) if joined else estimator
-            ours = joined and (device.type == "cpu" or (compute.itemsize == 2 and holds_products(device)))
+            ours = joined and takes_products(estimator, device)
             self._fused = FusedEstimator(estimator) if ours else self._estimator
             self._fused_slots = fused_slots
             features = flow.estimator.time_features(flow_times(flow.steps).to(device)[:-1])

@@ -18,6 +18,9 @@ from studio.models.flow.layers import CausalConv, mish
 from studio.models.flow.paged import attention
 from studio.models.flow.paged.attention import Sight
 
+LEAST_DEPTH = 16
+"""Channels of a convolution that its kernel takes at once, or more: its input has a multiple of them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Factors:
