@@ -86,17 +86,20 @@ class Utterance:
         self.stream.choice = choice
         self.stream.text_ids = self.text_ids
         self._task = asyncio.create_task(self._run(), name=f"utterance {self.request_id}")
+        # A task that is cancelled before its first step never reaches a `finally`; its callbacks run even so.
+        self._task.add_done_callback(self._leave)
+
+    def _leave(self, _: asyncio.Task[None]) -> None:
+        self.ticket.leave()
+        self.stream.let_go()
 
     def on_end(self, observer: Callable[[RequestSummary], None]) -> None:
         """Call the observer once when the request has ended and freed what it held, however it ended."""
 
         def ended(_: asyncio.Task[None]) -> None:
-            self.ticket.leave()
-            self.stream.let_go()
             reason = self._error.code if self._error else self._reason
             observer(self.times.summary(reason, len(self.stream.spoken)))
 
-        # A task that is cancelled before its first step never reaches a `finally`; its callbacks run even so.
         self._task.add_done_callback(ended)
 
     async def _abort(self) -> None:

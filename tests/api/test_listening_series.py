@@ -10,8 +10,12 @@ from pathlib import Path
 import httpx
 import pytest
 
+from studio.api.engine_settings import possible_with
+from studio.api.listening_speech import ConditionSpeech
 from studio.backends.fake import Finish, Raise, Say, WaitFor
 from studio.errors import SpeechLMError
+from studio.listening.generation import Utterance
+from studio.settings import Settings
 from tests.api.conftest import Service, clip_samples, serve, stop
 from tests.simulated_rater import Owner
 
@@ -115,6 +119,22 @@ def test_each_condition_is_made_under_its_own_settings_while_others_wait_in_line
     changes = engineer.http.get("/admin/changes").json()["changes"]
     assert [change["after"]["flow_steps"] for change in changes] == [10, 4, 6]
     assert engineer.do(test, "open").status_code == 200
+
+
+def test_sentence_past_the_line_is_ended_when_nobody_waits_for_it_any_more(engineer: Engineer) -> None:
+    service = engineer.service
+    speech = ConditionSpeech(service.office.desk.models, service.store, possible_with(Settings()))
+
+    async def left() -> int:
+        speaking = asyncio.ensure_future(speech.speak_past_line(Utterance(TEXTS[0], "Ada", 7, {})))
+        while not (await service.lm.stats()).running:
+            await asyncio.sleep(0)
+        speaking.cancel()
+        await asyncio.wait([speaking])
+        return (await service.lm.stats()).running
+
+    service.lm.enqueue(WaitFor(asyncio.Event()))
+    assert asyncio.run_coroutine_threadsafe(left(), service.loop).result(30) == 0
 
 
 def test_settings_that_do_not_start_are_told_and_the_old_ones_come_back(engineer: Engineer) -> None:

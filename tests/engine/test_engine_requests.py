@@ -464,14 +464,16 @@ async def test_first_text_is_read_once_all_it_needs_is_loaded(make_stage: Callab
     assert await stage.all_is_free() and text.calls.count("warm") == 1
 
 
-async def test_request_that_has_ended_is_gone_without_the_collector(stage: Stage) -> None:
+@pytest.mark.parametrize("past_the_line", [False, True])
+async def test_request_that_has_ended_is_gone_without_the_collector(stage: Stage, past_the_line: bool) -> None:
     """It held its sound until the collector came by, and gave it work at a time when others wait."""
     gc.collect()
     gc.disable()
     try:
         for tokens in (40, 30):
             stage.lm.enqueue(Say(tokens), Finish())
-        stream = await stage.submit("one two. three four")
+        begin = stage.engine.try_out if past_the_line else stage.engine.submit
+        stream = await begin(SynthesisRequest("one two. three four", voice_prompt("anna")))
         gone = weakref.ref(stream)
         assert len(await read_all(stream)) == (40 + 30) * 960 + PAUSE_SAMPLES
         del stream
