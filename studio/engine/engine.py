@@ -103,7 +103,7 @@ class Engine:
             token2wav, RowScheduler(limits.max_batch_rows, limits.hops), clock, self._stepped, self._gave_up, sleep
         )
         self._voicing.batch_wait_s, self._voicing.guidance = limits.batch_wait_s, limits.guidance
-        self._first_block_tokens = limits.first_block_tokens
+        self._voicing.first_block_tokens = limits.first_block_tokens
         self._parts = EngineParts(
             self._voicing, clock, sleep, limits.max_ahead_s, limits.listener_timeout_s, silent_tokens
         )
@@ -248,7 +248,7 @@ class Engine:
     @property
     def first_chunk_tokens(self) -> int:
         """Speech tokens, look-ahead included, that a request's first sound waits for now."""
-        return self._voicing.scheduler.hops.first_sound_tokens(self._first_block_tokens)
+        return self._voicing.first_sound_tokens
 
     def measured_rate(self) -> float | None:
         """Audio seconds per wall second that each request now gets; None before any was measured."""
@@ -268,7 +268,7 @@ class Engine:
         self._encoding.limit(1, limits.queue_size, limits.max_per_client)
         self._voicing.scheduler.max_batch_rows = limits.max_batch_rows
         self._voicing.scheduler.hops = limits.hops
-        self._first_block_tokens = limits.first_block_tokens
+        self._voicing.first_block_tokens = limits.first_block_tokens
         self._voicing.batch_wait_s, self._voicing.guidance = limits.batch_wait_s, limits.guidance
 
     async def hold(self, *, abort: bool) -> None:

@@ -6,15 +6,15 @@ from collections import deque
 from collections.abc import Sequence
 
 from studio.engine.stats import RequestSummary
-from studio.speech import BLOCK_TOKENS, TOKEN_RATE_HZ
+from studio.speech import BLOCK_TOKENS, LOOKAHEAD_TOKENS, SAMPLE_RATE_HZ, TOKEN_RATE_HZ
 
 EWMA_WEIGHT = 0.3
 LEAST_PREBUFFER_S = 0.1
 LEAST_STEP_S = 0.001
 FIRST_GUESS_RATE = 1.0
 BLOCK_S = BLOCK_TOKENS / TOKEN_RATE_HZ
-FIRST_CHUNK_S = 0.48
-"""Sound of the first step where it is not there yet: 22 tokens, less the 0.4 s that the vocoder holds back."""
+HELD_BACK_S = 9480 / SAMPLE_RATE_HZ
+"""Sound that the vocoder of CosyVoice2 keeps until it has seen what follows."""
 FIRST_GUESS_S_PER_ID = 0.1
 """Seconds of speech for one text id before any request was measured; phonemes are about so long."""
 FIRST_GUESS_FIRST_SOUND_S = 1.5
@@ -41,6 +41,11 @@ def least_prebuffer_s(arrivals: Sequence[tuple[float, float]], later_s: float = 
     # A player waits for an amount, not for a moment: for a little more than what comes too early to begin with.
     too_early_s = sum(audio_s for at_s, audio_s in arrivals if at_s < begin_s)
     return too_early_s and too_early_s + LEAST_STEP_S
+
+
+def first_chunk_s(first_sound_tokens: int, speed: float) -> float:
+    """Sound of the first step where it is not there yet. first_sound_tokens: that it waits for, look-ahead included."""
+    return max(0.0, (first_sound_tokens - LOOKAHEAD_TOKENS) / TOKEN_RATE_HZ - HELD_BACK_S) / speed
 
 
 class Rates:
@@ -107,9 +112,7 @@ class Rates:
         usual_s = text_ids * self._s_per_id
         return LEAST_PLAUSIBLE * usual_s <= audio_s <= MOST_PLAUSIBLE * usual_s + PLAUSIBLE_SLACK_S
 
-    def prebuffer_s(
-        self, text_ids: int, running: int, speed: float = 1.0, first_chunk_s: float = FIRST_CHUNK_S
-    ) -> float:
+    def prebuffer_s(self, text_ids: int, running: int, speed: float, first_chunk_s: float) -> float:
         """Seconds of sound to hold before playing so that the player does not run dry.
 
         At rate r the sound still to be made when playing begins must arrive while all of it is played. Below 1

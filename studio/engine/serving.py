@@ -11,7 +11,7 @@ from studio.engine.admission import Admission, Ticket
 from studio.engine.lm_ledger import LmLedger
 from studio.engine.outlook import Outlook
 from studio.engine.quality import Choice
-from studio.engine.rates import Rates
+from studio.engine.rates import Rates, first_chunk_s
 from studio.engine.sources import TokenSource
 from studio.engine.stats import InFlight, Recorder, RequestSummary
 from studio.engine.stream import SpeechStream
@@ -55,8 +55,10 @@ class Serving:
         utterance.times.promised_s = self.outlook.eta_s(utterance)
         return utterance.stream
 
-    def _hold(self, text_ids: int, speed: float, first_chunk_s: float) -> float:
-        return self._rates.prebuffer_s(text_ids, self._admission.running, speed, first_chunk_s)
+    def _hold(self, text_ids: int, speed: float, chunk_s: float | None) -> float:
+        if chunk_s is None:
+            chunk_s = first_chunk_s(self._parts.voicing.first_sound_tokens, speed)
+        return self._rates.prebuffer_s(text_ids, self._admission.running, speed, chunk_s)
 
     def _ended(self, running_before: int, summary: RequestSummary) -> None:
         # How many were voiced meanwhile, on average; those who only wait take nothing from a stream.

@@ -10,7 +10,6 @@ from types import TracebackType
 import numpy as np
 
 from studio.engine.quality import Choice
-from studio.engine.rates import FIRST_CHUNK_S
 from studio.errors import RequestAborted, StudioError
 from studio.speech import SAMPLE_RATE_HZ, AudioChunk, Float32, SpokenRow
 
@@ -34,8 +33,9 @@ class SpeechStream:
         self, request_id: str, on_read: Callable[[], None], abort: Callable[[], Awaitable[None]]
     ) -> None:
         self.request_id = request_id
-        self.hold: Callable[[float], float] = lambda first_chunk_s: 0.0
-        """Seconds of sound that a player should hold before it starts, by how many the first chunk has."""
+        self.hold: Callable[[float | None], float] = lambda first_chunk_s: 0.0
+        """Seconds of sound that a player should hold before it starts, by how many the first chunk has; None: it is not
+        there yet."""
         self._prebuffer_s: float | None = None
         self.spoken: list[SpokenRow] = []
         """What was spoken so far, row by row; with the same voice, seed and settings it sounds the same again."""
@@ -57,7 +57,7 @@ class SpeechStream:
     @property
     def prebuffer_s(self) -> float:
         """What its player should hold: settled with the first chunk, by what runs then and how long that is."""
-        return self.hold(FIRST_CHUNK_S) if self._prebuffer_s is None else self._prebuffer_s
+        return self.hold(None) if self._prebuffer_s is None else self._prebuffer_s
 
     @property
     def waiting_s(self) -> float:

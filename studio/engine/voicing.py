@@ -14,7 +14,7 @@ from functools import partial
 from studio.engine.scheduler import Playback, RowScheduler, VoicedStep
 from studio.errors import CapacityError, EngineDead, OutOfMemory, StudioError, Token2WavError
 from studio.protocols import Clock, RowStep, Rung, StepResult, Token2Wav
-from studio.speech import Float32, VoicePrompt
+from studio.speech import FIRST_BLOCK_TOKENS, Float32, VoicePrompt
 
 logger = logging.getLogger(__name__)
 
@@ -110,6 +110,8 @@ class Voicing:
         """How long a step waits for more rows, while nobody would run dry."""
         self.guidance: float | None = None
         """Of requests that begin now; None for what token2wav was started with."""
+        self.first_block_tokens = FIRST_BLOCK_TOKENS
+        """What token2wav says of a row after a prompt of a second or more; for who asks before there is one."""
         self._rows: dict[str, Row] = {}
         self._wake = asyncio.Event()
         self._loop: asyncio.Task[None] | None = None
@@ -117,6 +119,11 @@ class Voicing:
     @property
     def rows_open(self) -> int:
         return len(self._rows)
+
+    @property
+    def first_sound_tokens(self) -> int:
+        """Speech tokens, look-ahead included, that a request's first sound waits for now."""
+        return self.scheduler.hops.first_sound_tokens(self.first_block_tokens)
 
     async def open(self, row: Row, voice: VoicePrompt, seed: int, guidance: float | None = None) -> None:
         """Begin a row in token2wav and let the scheduler see it."""

@@ -42,7 +42,7 @@ from studio.errors import (
     SynthesisError,
     Token2WavError,
 )
-from studio.speech import Segment, SynthesisRequest, VoicingRequest
+from studio.speech import TOKEN_RATE_HZ, Segment, SynthesisRequest, VoicingRequest
 from tests.engine.conftest import Stage, read_all
 
 PAUSE_SAMPLES = 3600
@@ -582,6 +582,17 @@ async def test_what_a_player_holds_is_settled_with_the_first_sound_by_all_who_ru
             await anext(first)
             among_two_s = first.prebuffer_s
         assert alone_s < among_two_s == first.prebuffer_s
+
+
+async def test_what_a_player_will_hold_is_told_by_the_first_block_of_the_settings(make_stage) -> None:
+    """It was told as of 22 tokens, also on a GPU, where 13 are set and the first chunk is over sooner."""
+    stage = make_stage(first_block_tokens=13)
+    await stage.engine.start()
+    stage.lm.enqueue(WaitFor(asyncio.Event()))
+    async with await stage.submit("word " * 50) as stream:
+        short_s = stream.prebuffer_s
+        stage.engine.limit(EngineLimits(first_block_tokens=22))
+        assert short_s - stream.prebuffer_s == pytest.approx((22 - 13) / TOKEN_RATE_HZ)
 
 
 async def test_spoken_tokens_are_voiced_again_without_the_speech_lm(stage: Stage) -> None:

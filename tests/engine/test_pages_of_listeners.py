@@ -70,7 +70,7 @@ class Studio:
         self.token2wav = InThisProcess(
             mini("pages", flow_steps=2, pages=PAGES, first_block_tokens=first_block_tokens)
         )
-        limits = EngineLimits(max_ahead_s=1.0, listener_timeout_s=60.0)
+        limits = EngineLimits(max_ahead_s=1.0, listener_timeout_s=60.0, first_block_tokens=first_block_tokens)
         self.engine = Engine(
             self.lm, self.token2wav, WordFrontend(), limits, clock=self.clock, sleep=self.clock.sleep
         )
@@ -104,11 +104,14 @@ async def test_pages_of_a_listener_who_leaves_are_free_at_once(studio: Studio) -
 
 
 async def test_short_first_block_is_heard_after_16_tokens_and_its_player_holds_more_than_that() -> None:
+    """What it will hold was told as of a first block of 22 tokens until the first chunk was there."""
     studio, rest = Studio(first_block_tokens=13), asyncio.Event()
     await studio.engine.start()
     studio.lm.enqueue(Say(16, delta_tokens=5), WaitFor(rest), Say(84, delta_tokens=5), Finish())
     async with await studio.submit(0) as stream:
+        told_s = stream.prebuffer_s
         first = await anext(stream)
+        assert told_s == stream.prebuffer_s
         assert len(first.samples) == 3000 < stream.prebuffer_s * SAMPLE_RATE_HZ < 3000 + SAMPLE_RATE_HZ
         rest.set()
         assert sum([len(chunk.samples) async for chunk in stream]) == 100 * SAMPLES_PER_TOKEN - 3000

@@ -4,12 +4,20 @@ from dataclasses import replace
 
 import pytest
 
-from studio.engine.rates import LEAST_PREBUFFER_S, RECENT_REQUESTS, UNPROVEN_S, Rates, least_prebuffer_s
+from studio.engine.rates import (
+    HELD_BACK_S,
+    LEAST_PREBUFFER_S,
+    RECENT_REQUESTS,
+    UNPROVEN_S,
+    Rates,
+    first_chunk_s,
+    least_prebuffer_s,
+)
 from studio.engine.scheduler import Playback, RowScheduler
 from studio.engine.stats import RequestSummary
 
-HELD_BACK_S = 9480 / 24000
-"""Sound that the vocoder keeps until it has seen what follows."""
+USUAL_S = 22 / 25 - HELD_BACK_S
+"""Sound of a first chunk of 22 tokens."""
 SUMMARY = RequestSummary("id", "voice", "local", 50, 1, 250, 10.0, 0.0, 0.5, 0.5, 2.0, 0.0, "stop")
 
 
@@ -22,15 +30,15 @@ def rates(rate: float, running: int = 1, text_ids: int = 100) -> Rates:
 
 
 def test_fast_studio_needs_next_to_nothing() -> None:
-    assert rates(5.0).prebuffer_s(100, running=1) == LEAST_PREBUFFER_S
+    assert rates(5.0).prebuffer_s(100, 1, 1.0, USUAL_S) == LEAST_PREBUFFER_S
 
 
 def test_slow_studio_needs_the_part_that_it_cannot_make_in_time() -> None:
     """At rate 0.5 the ten seconds expected take twenty; half of them must be there when playing begins."""
     slow = rates(0.5)
     assert slow.expected_audio_s(100) == 10.0
-    assert 5.0 <= slow.prebuffer_s(100, running=1) <= 10.0 + LEAST_PREBUFFER_S
-    assert slow.prebuffer_s(50, running=1) < slow.prebuffer_s(100, running=1)
+    assert 5.0 <= slow.prebuffer_s(100, 1, 1.0, USUAL_S) <= 10.0 + LEAST_PREBUFFER_S
+    assert slow.prebuffer_s(50, 1, 1.0, USUAL_S) < slow.prebuffer_s(100, 1, 1.0, USUAL_S)
 
 
 RATES = [0.4, 0.8, 0.95, 1.1, 1.5, 1.9, 2.0, 2.4, 5.0, 7.9, 8.1, 12.0]
@@ -46,8 +54,8 @@ PLAYED = [
 @pytest.mark.parametrize(("rate", "first", "speed"), PLAYED)
 def test_playing_with_the_prebuffer_never_runs_dry(rate: float, first: int, speed: float) -> None:
     """Steps as the scheduler makes them, each as long as the rate says; the player starts when told."""
-    first_chunk_s = (first / 25 - HELD_BACK_S) / speed
-    held = min(rates(rate).prebuffer_s(100, 1, speed, first_chunk_s), 9.6 / speed)
+    chunk_s = first_chunk_s(first + 3, speed)
+    held = min(rates(rate).prebuffer_s(100, 1, speed, chunk_s), 9.6 / speed)
     scheduler, playback = RowScheduler(1), Playback()
     scheduler.admit("row", first, 0.0, playback)
     scheduler.offer("row", range(250), final=True)
@@ -65,7 +73,7 @@ def test_playing_with_the_prebuffer_never_runs_dry(rate: float, first: int, spee
 
 def test_speed_asks_for_sound_faster_and_teaches_nothing_wrong() -> None:
     measured = rates(1.0)
-    assert measured.prebuffer_s(100, 1, speed=2.0) > measured.prebuffer_s(100, 1, speed=1.0)
+    assert measured.prebuffer_s(100, 1, 2.0, USUAL_S) > measured.prebuffer_s(100, 1, 1.0, USUAL_S)
     measured = Rates()
     measured.request_ended(replace(SUMMARY, rate=1.0, speed=2.0), 100, 1)
     assert measured.measured_rate() == 2.0
@@ -99,40 +107,41 @@ def test_chunk_that_may_come_a_little_later_counts_as_late() -> None:
 
 def test_player_holds_what_the_least_even_of_the_recent_requests_needed() -> None:
     measured = rates(3.0)
-    easy_s = measured.prebuffer_s(100, running=1)
+    easy_s = measured.prebuffer_s(100, 1, 1.0, USUAL_S)
     measured.request_ended(replace(SUMMARY, rate=3.0, needed_s=0.501), 100, 1)
-    assert measured.prebuffer_s(100, running=1) == LEAST_PREBUFFER_S + 0.501
+    assert measured.prebuffer_s(100, 1, 1.0, USUAL_S) == LEAST_PREBUFFER_S + 0.501
     for _ in range(RECENT_REQUESTS):
         measured.request_ended(replace(SUMMARY, rate=3.0), 100, 1)
-    assert measured.prebuffer_s(100, running=1) == easy_s
+    assert measured.prebuffer_s(100, 1, 1.0, USUAL_S) == easy_s
 
 
 def test_unproven_studio_lets_players_wait_for_the_second_block() -> None:
     fresh = Rates()
     fresh.request_ended(replace(SUMMARY, rate=5.0), 100, 1)
-    assert fresh.prebuffer_s(100, running=1) == LEAST_PREBUFFER_S + UNPROVEN_S
+    assert fresh.prebuffer_s(100, 1, 1.0, USUAL_S) == LEAST_PREBUFFER_S + UNPROVEN_S
 
 
 def test_player_waits_for_the_second_chunk_only_where_the_first_is_over_before_it_comes() -> None:
     """A block takes 0.2 s at rate 5 and 0.1 s at rate 10; 13 tokens give 0.125 s of sound, 22 give 0.485 s."""
-    short_s, usual_s = (tokens / 25 - HELD_BACK_S for tokens in (13, 22))
-    assert short_s < rates(5.0).prebuffer_s(100, 1, first_chunk_s=short_s) < short_s + 1.0
-    assert rates(5.0).prebuffer_s(100, 1, first_chunk_s=usual_s) < usual_s
-    assert rates(11.0).prebuffer_s(100, 1, first_chunk_s=short_s) < short_s
-    assert rates(11.0, running=1).prebuffer_s(100, 2, first_chunk_s=short_s) > short_s
+    short_s, usual_s = (first_chunk_s(tokens + 3, speed=1.0) for tokens in (13, 22))
+    assert (short_s, usual_s) == (3000 / 24000, 11640 / 24000)
+    assert short_s < rates(5.0).prebuffer_s(100, 1, 1.0, short_s) < short_s + 1.0
+    assert rates(5.0).prebuffer_s(100, 1, 1.0, usual_s) < usual_s
+    assert rates(11.0).prebuffer_s(100, 1, 1.0, short_s) < short_s
+    assert rates(11.0, running=1).prebuffer_s(100, 2, 1.0, short_s) > short_s
     # a text that the first chunk may be all of, as far as is known
-    assert rates(5.0).prebuffer_s(0, 1, first_chunk_s=short_s) > short_s
+    assert rates(5.0).prebuffer_s(0, 1, 1.0, short_s) > short_s
 
 
 def test_restarted_worker_has_to_prove_itself_again() -> None:
     measured = rates(5.0)
-    assert measured.prebuffer_s(100, running=1) == LEAST_PREBUFFER_S
+    assert measured.prebuffer_s(100, 1, 1.0, USUAL_S) == LEAST_PREBUFFER_S
     measured.worker_started()
-    assert measured.prebuffer_s(100, running=1) == LEAST_PREBUFFER_S + UNPROVEN_S
+    assert measured.prebuffer_s(100, 1, 1.0, USUAL_S) == LEAST_PREBUFFER_S + UNPROVEN_S
 
 
 def test_what_a_slow_request_needed_is_not_asked_for_twice() -> None:
     """At rate 0.8 its ten seconds need two in hand, which the rate itself says; only what went beyond is kept."""
     slow = Rates()
     slow.request_ended(replace(SUMMARY, rate=0.8, needed_s=2.3), 100, 1)
-    assert slow.prebuffer_s(100, running=1) < 2.0 + 1.5 / 0.8
+    assert slow.prebuffer_s(100, 1, 1.0, USUAL_S) < 2.0 + 1.5 / 0.8
