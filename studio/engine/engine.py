@@ -1,6 +1,6 @@
 """The engine's front: takes requests, keeps them apart, tells how it does. Models are behind the protocols.
 
-A request's life: `submit` checks, cuts the text into segments and takes a ticket (`admission.py`); its utterance
+A request's life: `submit` takes a ticket (`admission.py`) and has its text read (`reading.py`); its utterance
 (`utterance.py`) drives the LM and one row at a time; `voicing.py` steps the rows of all requests in batches; sound
 comes out of its `SpeechStream`, whose closing ends all of it.
 """
@@ -14,29 +14,18 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TypeVar
 
 from studio.engine.admission import Admission, Ticket
 from studio.engine.crew import Crew, SupervisedWorker
 from studio.engine.lm_ledger import LmLedger
 from studio.engine.outlook import Progress
-from studio.engine.quality import EFFORTS, Choice
+from studio.engine.quality import Choice
 from studio.engine.rates import Rates
+from studio.engine.reading import Reading
 from studio.engine.scheduler import RowScheduler
-from studio.engine.serving import GUESSED_TEXT_IDS, Serving
-from studio.engine.sources import (
-    Asking,
-    TextFrontend,
-    TokenSource,
-    arriving_segments,
-    as_they_are,
-    in_loop_or_thread,
-    of_rows,
-    of_segments,
-    of_words,
-    segments_of,
-)
+from studio.engine.serving import Serving
+from studio.engine.sources import TextFrontend, ToSpeak, of_rows
 from studio.engine.stats import EngineState, EngineStats, InFlight, Recorder
 from studio.engine.step_cost import Costs, LmMeter, StepCost
 from studio.engine.stream import SpeechStream
@@ -94,7 +83,6 @@ class Engine:
         self.lm = LmLedger(lm, LmMeter(self._lm_cost, clock))
         """For whoever looks after it; requests go through `submit`."""
         self._token2wav = token2wav
-        self._text = text_frontend
         self._recorder = Recorder()
         self._rates = Rates()
         self._admission = Admission(limits.max_running, limits.queue_size, limits.max_per_client)
@@ -109,10 +97,9 @@ class Engine:
         )
         self._serving = Serving(self._parts, self._admission, self._rates, self._recorder)
         self._outlook = self._serving.outlook
+        self._reading = Reading(text_frontend, self.lm, self._outlook, self._rates.is_plausible)
         self._crew = Crew(workers, self._serving.fail_all)
         self._crew.on_ready(self._worker_ready)
-        self._text_warming: asyncio.Task[None] | None = None
-        self._warm_observers: list[Callable[[], Awaitable[None]]] = []
 
     async def start(self) -> None:
         """Start the loop and the workers; returns before they are ready."""
@@ -125,7 +112,7 @@ class Engine:
 
     def on_warm(self, observer: Callable[[], Awaitable[None]]) -> None:
         """Call an observer once, when all that texts need is loaded: while the last worker starts."""
-        self._warm_observers.append(observer)
+        self._reading.on_warm(observer)
 
     async def submit(self, request: SynthesisRequest) -> SpeechStream:
         """Begin to speak; the caller must close the stream.
@@ -134,21 +121,9 @@ class Engine:
         """
         self.refuse_unless_ready()
         text = request.read_as or request.text
-        self._text.check(text)
+        self._reading.check(text)
         with self._entered(request.client, urgent=request.quality == "fast") as ticket:
-            choice, sources, text_ids = await self._planned(request, text)
-            return self._serving.begin(request, sources, ticket, choice, text_ids)
-
-    async def _planned(
-        self, request: SynthesisRequest, text: str
-    ) -> tuple[Choice, AsyncIterator[TokenSource], int]:
-        """What is spent on a text that is whole, its rows, and how many ids it has. Raises InvalidRequest text.*."""
-        await self._text_is_warm()
-        segments = await segments_of(self._text.reading(request.language), text)
-        text_ids = sum(len(segment.token_ids) for segment in segments)
-        choice = self._outlook.choice(request, text_ids)
-        asking = await self._asking(request, choice)
-        return choice, of_segments(asking, as_they_are(segments)), text_ids
+            return self._serving.begin(request, await self._reading.whole(request, text), ticket)
 
     async def submit_arriving(self, request: SynthesisRequest, pieces: AsyncIterator[str]) -> SpeechStream:
         """Begin to speak a text that is still being written; `request.text` is not read.
@@ -158,22 +133,14 @@ class Engine:
         """
         self.refuse_unless_ready()
         with self._entered(request.client, urgent=request.quality == "fast") as ticket:
-            await self._text_is_warm()
-            choice = self._outlook.choice(request, GUESSED_TEXT_IDS)
-            asking = await self._asking(request, choice)
-            text = self._text.reading(request.language)
-            if request.interleaved:
-                sources = of_words(asking, text, pieces)
-            else:
-                sources = of_segments(asking, arriving_segments(text, pieces))
-            return self._serving.begin(request, sources, ticket, choice, None)
+            return self._serving.begin(request, await self._reading.arriving(request, pieces), ticket)
 
     async def voice(self, request: VoicingRequest) -> SpeechStream:
         """Begin to voice speech tokens that are there already. Raises EngineNotReady, EngineDraining, QueueFull."""
         self.refuse_unless_ready()
         with self._entered(request.client) as ticket:
-            sources = of_rows(request.rows)
-            return self._serving.begin(request, sources, ticket, Choice("balanced", "quality.usual"), 0)
+            to_speak = ToSpeak(of_rows(request.rows), Choice("balanced", "quality.usual"), 0)
+            return self._serving.begin(request, to_speak, ticket)
 
     @contextlib.contextmanager
     def _entered(self, client: str, urgent: bool = False) -> Iterator[Ticket]:
@@ -184,11 +151,6 @@ class Engine:
         except BaseException:
             ticket.leave()
             raise
-
-    async def _asking(self, request: SynthesisRequest, choice: Choice) -> Asking:
-        # A transcript is read once, when its voice first speaks.
-        prompt_ids = await in_loop_or_thread(partial(self._text.prompt_ids, request), len(request.voice.prompt_text))
-        return Asking(self.lm, request, prompt_ids, EFFORTS[choice.quality], self._rates.is_plausible)
 
     async def prepare(self, voice: VoicePrompt) -> None:
         """Begin what the first request of a voice would wait for; returns at once."""
@@ -202,15 +164,15 @@ class Engine:
         """Begin to speak past the line, also while places are held; the caller must close the stream."""
         ticket = Ticket(self._admission, uuid.uuid4().hex[:16], request.client)
         ticket.granted.set()
-        choice, sources, text_ids = await self._planned(request, request.read_as or request.text)
-        return Utterance(self._parts, request, sources, ticket, choice, text_ids).stream
+        to_speak = await self._reading.whole(request, request.read_as or request.text)
+        return Utterance(self._parts, request, to_speak, ticket).stream
 
     def check(self, text: str) -> None:
         """Refuse what submit would refuse at once, but for a full line; for an edge with work to do before it.
 
         Raises: InvalidRequest for the text, EngineNotReady, EngineDraining.
         """
-        self._text.check(text)
+        self._reading.check(text)
         self.refuse_unless_ready()
 
     async def preview(self, text: str, speed: float, language: str = "") -> tuple[Sequence[Segment], float]:
@@ -218,8 +180,8 @@ class Engine:
 
         language: as of a SynthesisRequest.
         """
-        self._text.check(text)
-        segments = await asyncio.to_thread(self._text.reading(language).segments, text)
+        self._reading.check(text)
+        segments = await self._reading.segments(text, language)
         return segments, self._outlook.lasts_s(segments, speed)
 
     def refuse_if_full(self, client: str) -> None:
@@ -354,19 +316,8 @@ class Engine:
         self._rates.worker_started()
         self._lm_cost.forget()
         self._token2wav_cost.forget()
-        if self._text_warming is None:
-            # Not before: until then the page is being loaded, and the first worker leaves a core free.
-            self._text_warming = asyncio.create_task(self._warm_text(), name="warm text")
-
-    async def _warm_text(self) -> None:
-        await asyncio.to_thread(self._text.warm)
-        for observer in self._warm_observers:
-            await observer()
-
-    async def _text_is_warm(self) -> None:
-        """No text is read before: it would load once more what is being loaded."""
-        if self._text_warming is not None and not self._text_warming.done():
-            await asyncio.wait((self._text_warming,))  # whoever leaves does not end it for the others
+        # Not before: until then the page is being loaded, and the first worker leaves a core free.
+        self._reading.begin_warming()
 
 
 def _unless_down(answer: T | BaseException) -> T | None:

@@ -17,6 +17,9 @@ from studio.engine.rates import Rates
 from studio.engine.utterance import Utterance, pause_before_s
 from studio.speech import TOKEN_RATE_HZ, Segment, SynthesisRequest
 
+GUESSED_TEXT_IDS = 60
+"""Ids of a text that is still being written, for its quality and the player's start: two sentences."""
+
 
 @dataclass(frozen=True, slots=True)
 class Progress:

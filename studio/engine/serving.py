@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
 from functools import partial
 
 from studio.engine.admission import Admission, Ticket
 from studio.engine.lm_ledger import LmLedger
-from studio.engine.outlook import Outlook
-from studio.engine.quality import Choice
+from studio.engine.outlook import GUESSED_TEXT_IDS, Outlook
 from studio.engine.rates import Rates, first_chunk_s
-from studio.engine.sources import TokenSource
+from studio.engine.sources import ToSpeak
 from studio.engine.stats import InFlight, Recorder, RequestSummary
 from studio.engine.stream import SpeechStream
 from studio.engine.utterance import EngineParts, Utterance
@@ -20,9 +18,6 @@ from studio.errors import StudioError
 from studio.speech import SynthesisRequest, VoicingRequest
 
 logger = logging.getLogger(__name__)
-
-GUESSED_TEXT_IDS = 60
-"""Ids of a text that is still being written, for the player's start: two sentences."""
 
 
 class Serving:
@@ -37,18 +32,13 @@ class Serving:
         self.outlook = Outlook(admission, rates, self._utterances)
 
     def begin(
-        self,
-        request: SynthesisRequest | VoicingRequest,
-        sources: AsyncIterator[TokenSource],
-        ticket: Ticket,
-        choice: Choice,
-        text_ids: int | None,
+        self, request: SynthesisRequest | VoicingRequest, to_speak: ToSpeak, ticket: Ticket
     ) -> SpeechStream:
-        """Serve a request from now on; text_ids as Utterance has them."""
-        utterance = Utterance(self._parts, request, sources, ticket, choice, text_ids)
+        """Serve a request from now on."""
+        utterance = Utterance(self._parts, request, to_speak, ticket)
         running = self._admission.running
-        if choice.holds:
-            expected = GUESSED_TEXT_IDS if text_ids is None else text_ids
+        if to_speak.choice.holds:
+            expected = GUESSED_TEXT_IDS if to_speak.text_ids is None else to_speak.text_ids
             utterance.stream.hold = partial(self._hold, expected, request.speed)
         utterance.on_end(partial(self._ended, running))
         self._utterances[ticket.request_id] = utterance

@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 
 from studio.engine.generation import IsPlausible, Offer, speak_once, speak_segment
 from studio.engine.interleaving import Interleaving
-from studio.engine.quality import Effort
+from studio.engine.quality import Choice, Effort
 from studio.errors import InvalidRequest
 from studio.protocols import LmPrompt, LmTurn, SpeechLM
 from studio.speech import Int32, Sampling, Segment, SpokenRow, SynthesisRequest
@@ -76,6 +76,15 @@ class TokenSource:
 
     segment: Segment
     speak: Speak
+
+
+@dataclass(frozen=True, slots=True)
+class ToSpeak:
+    """What a request is: its rows, what is spent on them, and the ids of its text; None while it is being written."""
+
+    sources: AsyncIterator[TokenSource]
+    choice: Choice
+    text_ids: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
@@ -13,9 +13,8 @@ import numpy as np
 
 from studio.audio.retime import Retime
 from studio.engine.admission import Ticket
-from studio.engine.quality import Choice
 from studio.engine.silence import Silences
-from studio.engine.sources import SEEDS, TokenSource
+from studio.engine.sources import SEEDS, ToSpeak
 from studio.engine.stats import RequestSummary
 from studio.engine.stream import SpeechStream
 from studio.engine.timeline import Timeline
@@ -63,19 +62,16 @@ class Utterance:
         self,
         parts: EngineParts,
         request: SynthesisRequest | VoicingRequest,
-        sources: AsyncIterator[TokenSource],
+        to_speak: ToSpeak,
         ticket: Ticket,
-        choice: Choice,
-        text_ids: int | None,
     ) -> None:
-        """text_ids: of the whole text; None while it is still being written."""
         self.request_id = ticket.request_id
         self.ticket = ticket
-        self.text_ids = text_ids or 0
-        self._text_is_whole = text_ids is not None
+        self.text_ids = to_speak.text_ids or 0
+        self._text_is_whole = to_speak.text_ids is not None
         self._parts = parts
         self._request = request
-        self._sources = sources
+        self._sources = to_speak.sources
         self.times = Timeline(parts.clock, self.request_id, request)
         self._playback = self.times.playback
         self._error: StudioError | None = None
@@ -83,7 +79,7 @@ class Utterance:
         self._full = asyncio.Event()
         self._room = asyncio.Event()
         self.stream = SpeechStream(self.request_id, self._on_read, self._abort)
-        self.stream.choice = choice
+        self.stream.choice = to_speak.choice
         self.stream.text_ids = self.text_ids
         self._task = asyncio.create_task(self._run(), name=f"utterance {self.request_id}")
         # A task that is cancelled before its first step never reaches a `finally`; its callbacks run even so.

@@ -106,11 +106,11 @@ async def test_last_turn_without_a_token_ends_speech_that_was_made_before(stage:
 async def test_arriving_text_without_a_word_is_told_by_the_stream(
     stage: Stage, interleaved: bool, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def check(given: str) -> None:
+    def check(_: WordFrontend, given: str) -> None:
         if not given.strip():
             raise InvalidRequest("text.empty", param="input")
 
-    monkeypatch.setattr(stage.engine._text, "check", check)
+    monkeypatch.setattr(WordFrontend, "check", check)
     written, pieces = arriving(text)
     written.put_nowait(None)
     with pytest.raises(InvalidRequest) as caught:
