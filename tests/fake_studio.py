@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import uvicorn
 
-from tests.real_studio import POLL_S, ROOT, START_S, free_port, tiny_whisper
+from tests.real_studio import POLL_S, ROOT, START_S, held_port, port_of, tiny_whisper
 
 VOICES = ("Ada", "Bob")
 
@@ -54,16 +54,16 @@ class FakeStudio:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._port = free_port()
+        self._place = held_port()
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._port}"
+        return f"http://127.0.0.1:{port_of(self._place)}"
 
     def start(self) -> None:
         """Start it and wait until it answers."""
-        command = [sys.executable, "-m", "tests.fake_studio", str(self._folder), str(self._port)]
+        command = [sys.executable, "-m", "tests.fake_studio", str(self._folder), str(port_of(self._place))]
         with (self._folder / "fake.log").open("ab") as log:
             self._process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
         end = time.monotonic() + START_S
@@ -74,7 +74,7 @@ class FakeStudio:
 
     def _answers(self) -> bool:
         try:
-            return httpx.get(f"{self.url}/health", timeout=5).status_code == 200
+            return httpx.get(f"{self.url}/health", timeout=30).status_code == 200
         except httpx.TransportError:
             return False
 
@@ -82,13 +82,13 @@ class FakeStudio:
         """kill -9."""
         assert self._process is not None
         self._process.kill()
-        self._process.wait(20)
+        self._process.wait(120)
 
     def stop(self) -> None:
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             try:
-                self._process.wait(20)
+                self._process.wait(120)
             except subprocess.TimeoutExpired:
                 self.kill()
 

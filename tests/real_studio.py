@@ -5,12 +5,14 @@ One serves a whole run of the tests, since an engine takes its time and much of 
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -28,7 +30,7 @@ def tiny_whisper() -> str:
 
 POLL_S = 0.1
 ADMIN_PASSWORD = "for tests only"
-START_S = 280.0
+START_S = 600.0
 """Long enough for a machine that does other work beside; less than pytest's own limit for a test."""
 
 
@@ -39,12 +41,12 @@ class RealStudio:
         self.folder = folder
         self._flags = flags
         self.log = folder / "app.log"
-        self._port = free_port()
+        self._place = held_port()
         self._app: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._port}"
+        return f"http://127.0.0.1:{port_of(self._place)}"
 
     def start(self) -> None:
         """Start the process; `wait_ready` waits for its engine."""
@@ -52,7 +54,7 @@ class RealStudio:
             sys.executable,
             "app.py",
             "--port",
-            str(self._port),
+            str(port_of(self._place)),
             "--data-dir",
             str(self.folder / "data"),
             "--admin-password",
@@ -71,12 +73,12 @@ class RealStudio:
         family = psutil.Process(self._app.pid).children(recursive=True) if self._app.poll() is None else []
         self._app.terminate()
         try:
-            self._app.wait(60)
+            self._app.wait(120)
         except subprocess.TimeoutExpired:
             self._app.kill()
             raise
         finally:
-            _gone, alive = psutil.wait_procs(family, timeout=20)
+            _gone, alive = psutil.wait_procs(family, timeout=60)
             for process in alive:
                 process.kill()
             self._app = None
@@ -91,18 +93,24 @@ class RealStudio:
     def wait_idle(self) -> None:
         """Nothing runs or waits, and no block of the KV cache is held."""
         held = ("studio_requests_running", "studio_requests_waiting", "studio_kv_cache_usage_ratio")
-        self.until(lambda: all(self.metric(name) == 0 for name in held), "an idle engine")
+
+        def is_idle() -> bool:
+            with contextlib.suppress(KeyError):  # an engine that starts does not tell all of them
+                return all(self.metric(name) == 0 for name in held)
+            return False
+
+        self.until(is_idle, "an idle engine")
 
     def health(self) -> dict[str, object] | None:
         """The body of /health, or None where no server answers."""
         try:
-            return httpx.get(f"{self.url}/health", timeout=10).json()
+            return httpx.get(f"{self.url}/health", timeout=30).json()
         except httpx.TransportError:
             return None
 
     def metric(self, name: str) -> float:
         """The value of a metric that has no label but its model's; summed over the models."""
-        page = httpx.get(f"{self.url}/metrics", timeout=60).text.splitlines()
+        page = httpx.get(f"{self.url}/metrics", timeout=120).text.splitlines()
         found = [float(line.split()[-1]) for line in page if line.startswith(f"{name}{{")]
         if not found:
             raise KeyError(name)
@@ -117,8 +125,19 @@ class RealStudio:
         """The processes of a worker program, the oldest first."""
         assert self._app is not None
         wanted = f"studio.backends.{module}"
-        found = [p for p in psutil.Process(self._app.pid).children() if wanted in p.cmdline()]
+        found = [p for p in psutil.Process(self._app.pid).children() if wanted in command_of(p)]
         return sorted(found, key=psutil.Process.create_time)
+
+    @contextmanager
+    def held(self, module: str) -> Iterator[None]:
+        """A worker program that has just been started stands still, so that its start ends when the test says so."""
+        self.until(lambda: self.workers(module) != [], f"the start of {module}")
+        worker = self.worker(module)
+        worker.suspend()
+        try:
+            yield
+        finally:
+            worker.resume()
 
     def until(self, condition: Callable[[], bool], what: str, limit_s: float = START_S) -> None:
         """Wait until a condition holds; says what app.py last said if it never does, or if app.py is gone."""
@@ -132,8 +151,22 @@ class RealStudio:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-30:]) if self.log.exists() else ""
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
+def command_of(process: psutil.Process) -> list[str]:
+    """None of a process that has ended since it was found."""
+    try:
+        return process.cmdline()
+    except psutil.NoSuchProcess:
+        return []
+
+
+def held_port() -> socket.socket:
+    """A free port that nobody else is given as long as this lives; a server may listen there, as often as it likes."""
+    place = socket.socket()
+    place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    place.bind(("127.0.0.1", 0))
+    return place
+
+
+def port_of(place: socket.socket) -> int:
+    port: int = place.getsockname()[1]
     return port

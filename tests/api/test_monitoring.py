@@ -16,10 +16,10 @@ import pytest
 import yaml
 
 from tests.api.conftest import Service
-from tests.real_studio import free_port
+from tests.real_studio import held_port, port_of
 
 MONITORING = Path(__file__).resolve().parents[2] / "assets" / "monitoring"
-WAIT_S = 60.0
+WAIT_S = 120.0
 BOUND = re.compile(r" [<>] [\d.]+$")
 
 
@@ -45,19 +45,20 @@ def spoken(shared_service: Service) -> Service:
 
 def speak(service: Service) -> None:
     body = {"input": "one two three", "voice": "Ada", "response_format": "pcm"}
-    httpx.post(f"{service.url}/v1/audio/speech", json=body, timeout=60).raise_for_status()
+    httpx.post(f"{service.url}/v1/audio/speech", json=body, timeout=120).raise_for_status()
 
 
 @pytest.fixture(scope="module")
 def prometheus(spoken: Service, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Our configuration with the address of the service, scraped ten times a second; gives its address."""
+    """Our configuration with the address of the service, scraped every second; gives its address."""
     folder = tmp_path_factory.mktemp("prometheus")
     config = yaml.safe_load((MONITORING / "prometheus.yml").read_text())
-    config["global"] = {"scrape_interval": "100ms", "scrape_timeout": "100ms", "evaluation_interval": "1s"}
+    config["global"] = dict.fromkeys(("scrape_interval", "scrape_timeout", "evaluation_interval"), "1s")
     config["scrape_configs"][0]["static_configs"][0]["targets"] = [spoken.url.removeprefix("http://")]
     (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
     (folder / "alerts.yml").write_bytes((MONITORING / "alerts.yml").read_bytes())
-    port = free_port()
+    place = held_port()
+    port = port_of(place)
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
             [
@@ -72,7 +73,8 @@ def prometheus(spoken: Service, tmp_path_factory: pytest.TempPathFactory) -> Ite
         yield address
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(120)
+        place.close()
 
 
 def wait_until_ready(address: str, process: subprocess.Popen[bytes]) -> None:
@@ -139,7 +141,7 @@ def test_totals_under_load_are_the_page_s_once_it_is_idle(prometheus: str, spoke
         list(listeners.map(lambda _: speak(spoken), range(18)))
     spoken.until(spoken.is_idle)
     monitor = spoken.office.monitor
-    asyncio.run_coroutine_threadsafe(monitor.sample(), spoken.loop).result(30)
+    asyncio.run_coroutine_threadsafe(monitor.sample(), spoken.loop).result(120)
     page = json.loads(monitor.live)  # the bytes that every page gets
     rows = "studio_token2wav_batch_rows"
     for query, figure in (

@@ -32,6 +32,7 @@ def official(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealStudio]:
     folder = write_checkpoint(tmp_path_factory.mktemp("cosyvoice3"))
     torch.save({PRESET: {"embedding": torch.ones(1, 192)}}, folder / "spk2info.pt")
     flags = ("--model_dir", str(folder), "--kv_cache_gib", "0.1", "--max_model_len", "8192")
+    flags += ("--hop_growth", "1")  # steps of one length, for other sums of float32 round otherwise now and then
     flags += ("--models", f"embedded={VOICE_FOLDER}", "--load_models", "false")
     studio = RealStudio(tmp_path_factory.mktemp("studio"), *flags)
     studio.start()
@@ -52,7 +53,7 @@ def test_every_mode_speaks(official: RealStudio) -> None:
         {"voice": PRESET, "instructions": "happily"},
     ]
     for fields in asked:
-        reply = httpx.post(f"{official.url}/v1/audio/speech", json={**body, **fields}, timeout=120)
+        reply = httpx.post(f"{official.url}/v1/audio/speech", json={**body, **fields}, timeout=280)
         assert reply.status_code == 200, (fields, reply.text)
         samples = np.frombuffer(reply.content, "<i2")
         assert len(samples) and len(samples) % SAMPLES_PER_TOKEN == 0, fields
@@ -61,7 +62,7 @@ def test_every_mode_speaks(official: RealStudio) -> None:
 @pytest.mark.parametrize("interleaved", [False, True])
 def test_text_that_arrives_is_spoken(official: RealStudio, interleaved: bool) -> None:
     address = official.url.replace("http", "ws") + "/v1/audio/speech/stream"
-    with connect(address) as socket:
+    with connect(address, open_timeout=120, ping_interval=None) as socket:
         config = {"type": "session.config", "voice": "Clara", "seed": 1, "interleaved": interleaved}
         socket.send(json.dumps(config))
         for word in TEXT.split():
@@ -69,7 +70,7 @@ def test_text_that_arrives_is_spoken(official: RealStudio, interleaved: bool) ->
         socket.send(json.dumps({"type": "input.done"}))
         messages, samples = [], 0
         while not messages or messages[-1]["type"] not in ("session.done", "error"):
-            message = socket.recv(120)
+            message = socket.recv(280)
             if isinstance(message, bytes):
                 samples += len(message) // 2
             else:
@@ -82,7 +83,7 @@ def test_clip_is_converted(official: RealStudio) -> None:
     for voice in ("Clara", PRESET):
         reply = httpx.post(
             f"{official.url}/v1/audio/conversions", data={"voice": voice, "response_format": "pcm"},
-            files={"audio_sample": clip_bytes(2.0)}, timeout=120,
+            files={"audio_sample": clip_bytes(2.0)}, timeout=280,
         )  # fmt: skip
         assert reply.status_code == 200, reply.text
         assert len(np.frombuffer(reply.content, "<i2")) % SAMPLES_PER_TOKEN == 0
@@ -96,7 +97,7 @@ def test_what_is_honoured_is_told(official: RealStudio) -> None:
 
 
 def test_two_models_speak_side_by_side_and_unloading_one_frees_its_processes_alone(official: RealStudio) -> None:
-    admin = httpx.Client(base_url=official.url, timeout=60)
+    admin = httpx.Client(base_url=official.url, timeout=280)
     admin.post("/admin/login", json={"password": ADMIN_PASSWORD}).raise_for_status()
 
     def row() -> dict:
@@ -107,7 +108,7 @@ def test_two_models_speak_side_by_side_and_unloading_one_frees_its_processes_alo
 
     def speak(model: str) -> bytes:
         body = {"input": "We are two.", "voice": "Clara", "response_format": "pcm", "seed": 1, "model": model}
-        return httpx.post(f"{official.url}/v1/audio/speech", json=body, timeout=120).raise_for_status().content
+        return httpx.post(f"{official.url}/v1/audio/speech", json=body, timeout=280).raise_for_status().content
 
     (third,) = (model["id"] for model in admin.get("/v1/models").json()["data"])
     alone, before = speak(third), processes()
@@ -128,5 +129,5 @@ def test_two_models_speak_side_by_side_and_unloading_one_frees_its_processes_alo
     assert 0.5 * held_mb < planned_mb < 2 * held_mb
     admin.post("/admin/models/embedded/unload", json={}).raise_for_status()
     official.until(lambda: row()["state"] == "unloaded", "the end of the second model")
-    assert not psutil.wait_procs(families, timeout=20)[1]
+    assert not psutil.wait_procs(families, timeout=120)[1]
     assert processes() == before and speak(third) == alone
