@@ -25,6 +25,7 @@ Phase = Literal["waiting", "starting", "ready", "restarting", "failed", "closed"
 Sleep = Callable[[float], Awaitable[None]]
 
 SHOWN_REASON_CHARS = 200
+LAST_WORDS_S = 1.0
 FIRST_GUESS_S = 60.0
 """How long a start is said to take before one was measured."""
 
@@ -196,7 +197,7 @@ class WorkerProcess:
             await asyncio.wait({reading, exited, timer}, return_when=asyncio.FIRST_COMPLETED)
             if exited.done() and not reading.done():
                 # Its last words are still in the socket, whose other end a grandchild may hold.
-                await asyncio.wait({reading}, timeout=0.2)
+                await asyncio.wait({reading}, timeout=LAST_WORDS_S)
             timed_out = timer.done() and not exited.done() and not reading.done()
         finally:
             for task in (reading, exited, timer):

@@ -18,6 +18,7 @@ from studio.errors import EngineDead
 logger = logging.getLogger(__name__)
 
 _LAST_LINES = 30
+_LAST_OUTPUT_S = 5.0
 _LINE_BYTES = 1 << 20
 
 _Answer = Reply | StreamEnd | Failure
@@ -119,7 +120,7 @@ class WorkerLink:
         self.channel.close()
         if self._log_task is not None:
             # What it printed before the death is in the pipe; a stray process that holds it must not stop us.
-            await asyncio.wait({self._log_task}, timeout=1.0)
+            await asyncio.wait({self._log_task}, timeout=_LAST_OUTPUT_S)
             self._log_task.cancel()
             await asyncio.gather(self._log_task, return_exceptions=True)
 
