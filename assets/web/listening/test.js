@@ -147,12 +147,16 @@ export function testPage({ id, tell, fail, edit, back }) {
     return kept.get(make).node;
   }
 
+  let newest = null;
+
   async function refresh() {
-    test = await (await ask(path)).json();
-    const answered = test.counts.answers && (test.state !== "open" || test.counts.finished >= test.design.min_results);
-    pictures = answered ? (await (await ask(`${path}/report.json`)).json()).pictures : [];
+    const mine = (newest = {});
+    const found = await (await ask(path)).json();
+    const answered = found.counts.answers && (found.state !== "open" || found.counts.finished >= found.design.min_results);
+    const drawn = answered ? (await (await ask(`${path}/report.json`)).json()).pictures : [];
+    if (left || mine !== newest) return; // what was asked for later knows more, whichever comes first
+    [test, pictures] = [found, drawn];
     clearTimeout(timer);
-    if (left) return;
     if (test.making || test.series) timer = setTimeout(() => refresh().catch(fail), LOOK_MS);
     if (node.querySelector("dialog[open]")) return; // somebody is about to delete it
     const draft = test.state === "draft";
