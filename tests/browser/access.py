@@ -8,9 +8,14 @@ from playwright.sync_api import Page
 
 AXE = (resources.files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
 
-# A colour half-way through a transition is no fault of the page; one that was replaced rejects its promise.
-STILL = """Promise.allSettled(
-    document.getAnimations().filter((one) => one instanceof CSSTransition).map((one) => one.finished))"""
+# A colour half-way through a transition, or a panel that fades in, is no fault of the page. One that was replaced
+# rejects its promise, and its follower is waited for; one that never ends, as of a sign of work, is let be.
+STILL = """async () => {
+    const ends = (one) => one.playState === "running" && Number.isFinite(one.effect.getComputedTiming().endTime);
+    for (let moving; (moving = document.getAnimations().filter(ends)).length;) {
+        await Promise.allSettled(moving.map((one) => one.finished));
+    }
+}"""
 
 RUN = """async (within) => {
     const { violations } = await axe.run(within, { resultTypes: ["violations"] });

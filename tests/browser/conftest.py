@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import soundfile
@@ -26,7 +27,8 @@ TAP = Path(__file__).with_name("tap.js")
 OpenPage = Callable[..., StudioPage]
 OpenOwner = Callable[..., Page]
 
-expect.set_options(timeout=30_000)
+PATIENCE_MS = 120_000
+expect.set_options(timeout=PATIENCE_MS)
 
 
 @pytest.fixture(scope="session")
@@ -54,6 +56,13 @@ def chromium(microphone_file: Path) -> Iterator[Browser]:
         browser.close()
 
 
+def context_of(chromium: Browser, **how: Any) -> BrowserContext:
+    """A person's browser, on a machine that may be busy."""
+    context = chromium.new_context(**how)
+    context.set_default_timeout(PATIENCE_MS)
+    return context
+
+
 @contextmanager
 def opening(chromium: Browser, url: str) -> Iterator[OpenPage]:
     """Opens pages, each as a person of its own; an uncaught error in any of them fails the test.
@@ -71,13 +80,12 @@ def opening(chromium: Browser, url: str) -> Iterator[OpenPage]:
         beside: Page | None = None,
     ) -> StudioPage:
         if beside is None:
-            context = chromium.new_context(locale=locale, viewport=viewport, permissions=["microphone"])
+            context = context_of(chromium, locale=locale, viewport=viewport, permissions=["microphone"])
             contexts.append(context)
             context.add_init_script(path=TAP)
         else:
             context = beside.context
         page: Page = context.new_page()
-        page.set_default_timeout(30_000)
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.goto(f"{url}/?__theme={theme}")
         page.wait_for_selector("#player [data-ready]", state="attached", timeout=WAIT_MS)
@@ -107,7 +115,7 @@ def opening_raters(chromium: Browser, url: str) -> Iterator[Callable[..., Page]]
         **how: object,
     ) -> Page:
         """watch: sees the page before anything is loaded."""
-        context = chromium.new_context(locale=locale, viewport=viewport, **how)
+        context = context_of(chromium, locale=locale, viewport=viewport, **how)
         contexts.append(context)
         page = context.new_page()
         page.on("pageerror", lambda error: errors.append(str(error)))
@@ -194,7 +202,7 @@ def open_owner(chromium: Browser, fakes: Service) -> Iterator[OpenOwner]:
     errors: list[str] = []
 
     def open_one(locale: str = "en-US", viewport: dict[str, int] = DESKTOP, theme: str = "light") -> Page:
-        context = chromium.new_context(locale=locale, viewport=viewport)
+        context = context_of(chromium, locale=locale, viewport=viewport)
         contexts.append(context)
         page = context.new_page()
         page.on("pageerror", lambda error: errors.append(str(error)))

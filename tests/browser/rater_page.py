@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Response, expect
 
 from studio.listening.answers import Answer, read_csv
 from tests.simulated_rater import Owner
@@ -28,6 +28,12 @@ def hear_all(page: Page) -> None:
         expect(button).to_be_enabled()
         button.click()
         expect(button).to_have_attribute("data-heard", "true")
+
+
+def is_draft(reply: Response, slider: int, score: float) -> bool:
+    """Whether a reply confirms a draft with that score."""
+    sent = reply.request.post_data_json if reply.url.endswith("/draft") else None
+    return bool(sent) and sent["scores"][slider] == score
 
 
 def answers_of(owner: Owner, test: str) -> list[Answer]:

@@ -18,7 +18,7 @@ def admin(open_on_fakes: OpenPage) -> Page:
 
 def speak(service: Service) -> None:
     body = {"input": "one two three", "voice": "Ada", "response_format": "pcm"}
-    httpx.post(f"{service.url}/v1/audio/speech", json=body, timeout=60).raise_for_status()
+    httpx.post(f"{service.url}/v1/audio/speech", json=body, timeout=120).raise_for_status()
 
 
 def test_ladder_of_overload_shows_what_was_given_up_and_how_often(admin: Page, fakes: Service) -> None:

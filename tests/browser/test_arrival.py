@@ -58,10 +58,10 @@ def arriving(tmp_path: Path) -> Iterator[Arriving]:
 
     thread = threading.Thread(target=asyncio.run, args=(serve(),))
     thread.start()
-    ready.wait(30)
+    ready.wait(120)
     yield made[0]
     servers[0].should_exit = True
-    thread.join(30)
+    thread.join(120)
 
 
 @pytest.mark.parametrize(("locale", "words"), [("en-US", "fetching the checkpoint"), ("zh-CN", "正在下载模型")])

@@ -41,6 +41,7 @@ def report_of(page: Page, fakes: Service, title: str) -> dict[str, Any]:
     with page.expect_popup() as shown:
         page.locator("[data-result='report']").click()
     expect(shown.value.locator("h1")).to_contain_text(title)
+    shown.value.wait_for_load_state()
     told = shown.value.locator("body").inner_text()
     assert names and all(name in told for name in names)
     assert shown.value.locator("img, svg").count() >= 1

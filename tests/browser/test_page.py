@@ -62,7 +62,8 @@ def test_nothing_is_wider_than_a_phone(open_page: OpenPage, locale: str) -> None
 
 def test_keyboard_alone_speaks_and_stops(page: StudioPage) -> None:
     page.text.focus()
-    page.page.keyboard.type("The keyboard is enough to speak and to stop, at any time.")
+    page.page.keyboard.type("The keyboard is enough to speak and to stop, at any time. ")
+    page.page.keyboard.insert_text("As long as this is spoken there is something to stop. " * 6)
     tab_to(page, "speak")
     page.page.keyboard.press("Enter")
     expect(page.player).to_have_attribute("data-state", re.compile("asking|playing"))
@@ -111,7 +112,8 @@ def test_failed_engine_is_told_with_its_reason(page: StudioPage) -> None:
 def test_sound_that_is_there_at_once_plays_without_a_gap(page: StudioPage) -> None:
     """The player alone: nothing but itself could make it run dry."""
     two_seconds = b"\x00\x10\x00\xf0" * 24000
-    page.page.route("**/v1/jobs/*/audio", lambda route: route.fulfill(status=200, body=two_seconds))
+    there = {"body": two_seconds, "headers": {"X-Prebuffer-Ms": "2000"}}  # all of it, however late its second half
+    page.page.route("**/v1/jobs/*/audio", lambda route: route.fulfill(**there))
     heard = page.hear("Hello there.")
     assert (heard.underruns, heard.played_ms, heard.total_ms) == (0, 2000, 2000)
 

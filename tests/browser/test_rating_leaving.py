@@ -6,7 +6,7 @@ import re
 
 from playwright.sync_api import expect
 
-from tests.browser.rater_page import PITCHES, OpenRater, answers_of, begin, hear_all
+from tests.browser.rater_page import PITCHES, OpenRater, answers_of, begin, hear_all, is_draft
 from tests.simulated_rater import Owner
 
 
@@ -15,7 +15,7 @@ def test_back_and_forward_come_to_the_same_trial_with_what_was_set(owner: Owner,
     page = open_rater(token)
     begin(page)
     hear_all(page)
-    with page.expect_response(lambda reply: reply.url.endswith("/draft") and "63" in (reply.request.post_data or "")):
+    with page.expect_response(lambda reply: is_draft(reply, 0, 63)):
         page.locator("#slider-0").fill("63")
     page.goto("about:blank")
     page.go_back()
