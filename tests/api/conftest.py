@@ -8,6 +8,8 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -123,13 +125,18 @@ class ScriptedWorker:
 
 
 class WallClock:
-    """Unix time that tests may put forward."""
+    """Unix time that tests may put forward. stands_at_s: where only a test moves it."""
 
     def __init__(self) -> None:
         self.ahead_s = 0.0
+        self.stands_at_s: float | None = None
 
     def __call__(self) -> float:
-        return time.time() + self.ahead_s
+        return (time.time() if self.stands_at_s is None else self.stands_at_s) + self.ahead_s
+
+    def stand(self) -> None:
+        """No time passes from now on but what the test lets pass, until the service forgets."""
+        self.stands_at_s = time.time()
 
 
 @dataclass
@@ -162,7 +169,7 @@ class FakeLoader:
         self.gate.set()
 
     def __call__(self, name: str, folder: Path, settings: Settings) -> Loaded:
-        self.gate.wait(30)
+        self.gate.wait(120)
         if self.refuses is not None:
             raise self.refuses
         lm, token2wav, worker = ScriptedSpeechLM(), SineToken2Wav(), ScriptedWorker("lm")
@@ -200,7 +207,7 @@ class Service:
         async def run() -> None:
             function()
 
-        asyncio.run_coroutine_threadsafe(run(), self.loop).result(30)
+        asyncio.run_coroutine_threadsafe(run(), self.loop).result(120)
 
     def until(self, condition: Callable[[], bool]) -> None:
         """Wait, in the service's loop, for a condition; the test's own timeout ends a wait that is in vain."""
@@ -209,10 +216,21 @@ class Service:
             while not condition():
                 await asyncio.sleep(0)
 
-        asyncio.run_coroutine_threadsafe(wait(), self.loop).result(30)
+        asyncio.run_coroutine_threadsafe(wait(), self.loop).result(120)
+
+    @contextmanager
+    def in_one_thread(self) -> Iterator[None]:
+        """Meanwhile what the service gives to threads is done in the order in which it is given."""
+        with ThreadPoolExecutor(1) as pool:
+            self.in_loop(lambda: self.loop.set_default_executor(pool))
+            try:
+                yield
+            finally:
+                self.in_loop(lambda: self.loop.set_default_executor(ThreadPoolExecutor()))
 
     def forget(self) -> None:
         """Back to the state after a start, but for the metrics."""
+        self.clock.stands_at_s = None
         self.worker.to("ready", "stage.ready")
         self.lm.prompts.clear()
         self.lm.samplings.clear()
@@ -265,14 +283,14 @@ def serve(
     running.append((server, thread))
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     # The socket listens already, so this waits in its backlog until the service answers.
-    httpx.get(f"{url}/health", timeout=60)
+    httpx.get(f"{url}/health", timeout=120)
     return Service(url, app, loader, store, loops[0], clock, office, ears)
 
 
 def stop(running: list[tuple[uvicorn.Server, threading.Thread]]) -> None:
     for server, thread in running:
         server.should_exit = True
-        thread.join(20)
+        thread.join(120)
 
 
 @pytest.fixture

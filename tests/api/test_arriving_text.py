@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
+from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
 from studio.protocols import LmTurn
@@ -22,18 +23,29 @@ SENTENCES = ("This sentence is whole and long enough to be said. ", "And so is t
 @contextmanager
 def session(service: Service, cookie: str = "", **config: Any) -> Iterator[ClientConnection]:
     url = service.url.replace("http", "ws") + "/v1/audio/speech/stream"
-    with connect(url, additional_headers={"Cookie": cookie} if cookie else None) as socket:
-        socket.send(json.dumps({"type": "session.config", "voice": "Ada", **config}))
+    with connected(url, additional_headers={"Cookie": cookie} if cookie else None) as socket:
+        send(socket, {"type": "session.config", "voice": "Ada", **config})
         yield socket
 
 
+def connected(url: str, **how: Any) -> ClientConnection:
+    """However long the machine takes over it."""
+    return connect(url, open_timeout=120, ping_interval=None, **how)
+
+
+def send(socket: ClientConnection, message: Any) -> None:
+    """What the service said before it closed is there to be read, also where it closes before all was sent."""
+    with suppress(ConnectionClosed):
+        socket.send(message if isinstance(message, str) else json.dumps(message))
+
+
 def write(socket: ClientConnection, text: str | None) -> None:
-    socket.send(json.dumps({"type": "input.done"} if text is None else {"type": "input.text", "text": text}))
+    send(socket, {"type": "input.done"} if text is None else {"type": "input.text", "text": text})
 
 
 def told(socket: ClientConnection) -> Any:
     """The next message: sound as bytes, all else as what it holds."""
-    message = socket.recv(30)
+    message = socket.recv(120)
     return message if isinstance(message, bytes) else json.loads(message)
 
 
@@ -89,9 +101,9 @@ def test_interleaved_text_is_one_row_in_turns(service: Service) -> None:
 def test_what_is_wrong_is_told_in_openai_s_shape_and_ends_the_session(
     service: Service, messages: list[Any], param: str
 ) -> None:
-    with connect(service.url.replace("http", "ws") + "/v1/audio/speech/stream") as socket:
+    with connected(service.url.replace("http", "ws") + "/v1/audio/speech/stream") as socket:
         for message in messages:
-            socket.send(message if isinstance(message, str) else json.dumps(message))
+            send(socket, message)
         found = told(socket)
     assert found["type"] == "error" and found["error"]["param"] == param and found["error"]["message"]
     service.until(service.is_idle)
@@ -148,7 +160,7 @@ def test_sound_is_that_of_the_same_text_given_whole(service: Service) -> None:
     prompts = [prompt.text_ids for prompt in service.lm.prompts]
     sound = np.frombuffer(b"".join(m for m in messages if isinstance(m, bytes)), "<i2")
     service.lm.prompts.clear()
-    httpx.post(f"{service.url}/v1/audio/speech", json=body, timeout=60)
+    httpx.post(f"{service.url}/v1/audio/speech", json=body, timeout=120)
     # The fake front end cuts nothing, so whole text is one prompt of as many words.
     assert sum(map(len, prompts)) == len(service.lm.prompts[0].text_ids)
     assert len(sound)

@@ -294,7 +294,7 @@ def test_uploads_that_come_at_once_are_in_memory_one_after_the_other(owner, monk
     def read(files, really=listening_material.uploads):
         reading.append(files)
         most.append(len(reading))
-        assert go_on.wait(30)
+        assert go_on.wait(120)
         reading.remove(files)
         return really(files)
 
@@ -303,7 +303,7 @@ def test_uploads_that_come_at_once_are_in_memory_one_after_the_other(owner, monk
     with ThreadPoolExecutor(2) as people:
         replies = people.map(lambda name: owner.upload(test, name, {"s01.wav": tone(300)}).status_code, "ab")
         for _ in "ab":
-            assert arrived.acquire(timeout=30)
+            assert arrived.acquire(timeout=120)
         owner.show(test)  # by whose reply the second one is read too, if nothing holds it back
         go_on.set()
     assert list(replies) == [200, 200] and most == [1, 1]
@@ -424,6 +424,7 @@ def test_headphones_are_checked_and_may_be_required(service, owner) -> None:
 
 
 def test_everything_must_be_heard_before_an_answer_counts(service, owner) -> None:
+    service.clock.stand()
     test, token = owner.opened(PITCHES, kind="ab")
     them = rater(service, token)
     trial = them.join()["trial"]
@@ -463,6 +464,7 @@ def test_a_draft_is_kept_at_once_and_comes_back(service, owner) -> None:
 
 
 def test_a_trial_without_an_answer_in_time_is_passed_over(service, owner) -> None:
+    service.clock.stand()
     test, token = owner.opened(PITCHES, kind="mos", timeout_s=20)
     them = rater(service, token)
     view = them.join()

@@ -15,7 +15,11 @@ from studio.audio.resample import resample
 from studio.evaluate.asr import ASR_RATE_HZ, Listener
 from tests.real_studio import RealStudio
 
-PLAY = "Clara: Good evening, is this seat free?\nOwen: Yes, please sit down.\n[pause 0.8s]\nClara: Thank you very much."
+PLAY = """speaker,text,pause,seed
+Clara,"Good evening, is this seat free?",,1
+Owen,"Yes, please sit down.",0.8,1
+Clara,Thank you very much.,,1
+"""
 ONE_STEP = 1
 
 
