@@ -22,7 +22,7 @@ FOLDERS = ("unit", "parity", "engine", "api", "browser", "load")
 TESTS = Path(__file__).parent
 STARTS_ENGINE = re.compile(r"\bRealStudio\b|^def test_[^)]*\b(open_page|page: StudioPage)\b", re.MULTILINE)
 """In the text of a file whose tests start a real engine, or ask for the shared one by a fixture of the browser."""
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 """httpx gives up after five seconds where nobody says otherwise, which a reply may take on a machine that is busy."""
 
 

@@ -113,7 +113,7 @@ def _handler_of(hub: Hub) -> type[BaseHTTPRequestHandler]:
             hub.asked.append((name, wanted))
             fault = self.next_fault(name)
             if fault.waits_for is not None:
-                fault.waits_for.wait(60)
+                fault.waits_for.wait(600)
             if fault.status:
                 self.send({"Retry-After": fault.retry_after} if fault.retry_after else {}, status=fault.status)
                 return

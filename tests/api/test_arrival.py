@@ -68,7 +68,7 @@ async def served(download: Download, build: Callable[[Path], FastAPI]) -> AsyncI
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while not condition():
             await asyncio.sleep(0)
 

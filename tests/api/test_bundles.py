@@ -25,7 +25,7 @@ def export(service: Service, *voices: str) -> httpx.Response:
 
 def take(service: Service, data: bytes, consent: str = "agreed") -> httpx.Response:
     url = f"{service.url}/v1/audio/voice-bundles"
-    return httpx.post(url, files={"bundle": ("../../x.zip", data)}, data={"consent": consent}, timeout=60)
+    return httpx.post(url, files={"bundle": ("../../x.zip", data)}, data={"consent": consent}, timeout=120)
 
 
 def names(service: Service) -> list[str]:

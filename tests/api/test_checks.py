@@ -19,7 +19,7 @@ RIGHT = TEXT
 @pytest.fixture
 def client(service: Service) -> httpx.Client:
     """One person, whose takes are their own."""
-    with httpx.Client(base_url=service.url, timeout=60) as one:
+    with httpx.Client(base_url=service.url, timeout=120) as one:
         yield one
 
 
@@ -82,7 +82,7 @@ def test_without_a_recogniser_the_checks_that_need_none_still_run(service: Servi
 
 def test_take_of_somebody_else_cannot_be_checked(service: Service, client: httpx.Client) -> None:
     take = speak(client)
-    with httpx.Client(base_url=service.url, timeout=60) as other:
+    with httpx.Client(base_url=service.url, timeout=120) as other:
         other.get("/")  # which makes a session of its own
         assert other.post(f"/v1/audio/takes/{take}/check").status_code == 404
 

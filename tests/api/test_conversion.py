@@ -23,7 +23,7 @@ SESSIONS = {name: new_session("") for name in ("one", "two", "three")}
 def convert(service: Service, clip: bytes | None = None, **fields: Any) -> httpx.Response:
     data = {"voice": "Ada", **fields}
     files = {"audio_sample": clip_bytes(3.0) if clip is None else clip}
-    return httpx.post(f"{service.url}/v1/audio/conversions", data=data, files=files, timeout=60)
+    return httpx.post(f"{service.url}/v1/audio/conversions", data=data, files=files, timeout=120)
 
 
 def test_clip_is_said_by_the_voice_and_no_lm_is_asked(service: Service) -> None:

@@ -95,7 +95,7 @@ def test_every_socket_refuses_who_has_no_key_and_who_comes_from_another_site(loc
     for path in sorted(sockets):
         for headers, status in cases:
             with pytest.raises(InvalidStatus) as refused:
-                connect(locked.url.replace("http", "ws") + path, additional_headers=headers).close()
+                connect(locked.url.replace("http", "ws") + path, additional_headers=headers, open_timeout=120).close()
             assert refused.value.response.status_code == status, (path, headers)
 
 

@@ -26,7 +26,7 @@ def person(service) -> httpx.Client:
 
 def someone(url: str, key: str = "") -> httpx.Client:
     """A browser's session: jobs are found by its cookie."""
-    return httpx.Client(base_url=url, cookies={SESSION_COOKIE: new_session(key)}, timeout=30)
+    return httpx.Client(base_url=url, cookies={SESSION_COOKIE: new_session(key)}, timeout=120)
 
 
 def begin(client: httpx.Client, **changes: object) -> dict:
@@ -38,7 +38,7 @@ def begin(client: httpx.Client, **changes: object) -> dict:
 def listen(client: httpx.Client, job: dict, **headers: str) -> ClientConnection:
     url = str(client.base_url).replace("http", "ws", 1) + f"/v1/jobs/{job['id']}/audio"
     cookie = f"{SESSION_COOKIE}={client.cookies[SESSION_COOKIE]}"
-    return connect(url, additional_headers={"Cookie": cookie} | headers, open_timeout=30)
+    return connect(url, additional_headers={"Cookie": cookie} | headers, open_timeout=120, ping_interval=None)
 
 
 def frames(socket: ClientConnection) -> tuple[list[dict], bytes]:

@@ -35,7 +35,7 @@ def looked_after(service_of_the_lab: Service) -> Service:
     """The lab's service as if it had just started, but for the runs of before."""
     service = service_of_the_lab
     service.worker.refuses = lambda settings: False
-    asyncio.run_coroutine_threadsafe(reset(service), service.loop).result(60)
+    asyncio.run_coroutine_threadsafe(reset(service), service.loop).result(120)
     service.until(service.is_idle)
     service.in_loop(service.forget)
     service.worker.restarted.clear()
@@ -62,7 +62,7 @@ def runs(client: httpx.Client) -> int:
 
 
 def settle(service: Service) -> None:
-    asyncio.run_coroutine_threadsafe(service.office.lab.settled(), service.loop).result(60)
+    asyncio.run_coroutine_threadsafe(service.office.lab.settled(), service.loop).result(120)
 
 
 def begun(client: httpx.Client, **wanted: object) -> int:
@@ -214,7 +214,7 @@ def test_run_is_refused_while_somebody_listens_unless_forced(looked_after: Servi
     begun(client, **wanted, force=True)
     looked_after.in_loop(going.set)  # whom a restart waits for
     settle(looked_after)
-    speaking.join(30)
+    speaking.join(120)
     assert replies[0].status_code == 200
     assert newest(client)["outcome"] == "finished"
 
@@ -232,7 +232,7 @@ def test_requests_of_others_during_a_load_are_counted(looked_after: Service) -> 
     looked_after.in_loop(warm.set)
     settle(looked_after)
     looked_after.in_loop(held.set)
-    speaking.join(30)
+    speaking.join(120)
     (point,) = newest(client)["points"]
     assert point["others"] == 1
 

@@ -21,7 +21,7 @@ def unannounced(size_bytes: int) -> Iterator[bytes]:
 def test_body_over_a_megabyte_is_413(service, path: str, announced: bool) -> None:
     content = b" " * (2 * MEGABYTE) if announced else unannounced(2 * MEGABYTE)
     headers = {"Content-Type": "application/json"}
-    reply = httpx.post(f"{service.url}/{path}", content=content, headers=headers, timeout=30)
+    reply = httpx.post(f"{service.url}/{path}", content=content, headers=headers, timeout=120)
     if path == "v1/models" and not announced:
         assert reply.status_code == 404  # nothing there reads a body
         return
@@ -31,7 +31,7 @@ def test_body_over_a_megabyte_is_413(service, path: str, announced: bool) -> Non
 
 def test_announced_size_is_refused_before_a_byte_of_it_comes(service) -> None:
     host, port = service.url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=20) as line:
+    with socket.create_connection((host, int(port)), timeout=120) as line:
         line.sendall(b"POST /v1/audio/voices HTTP/1.1\r\nHost: x\r\nContent-Length: 99000000\r\n\r\n")
         assert line.recv(100).startswith(b"HTTP/1.1 413")
 
@@ -49,7 +49,7 @@ def test_upload_may_be_a_clip_and_its_fields_but_no_more(start_service, announce
 
         content = b"".join(parts()) if announced else parts()
         headers = {"Content-Type": "multipart/form-data; boundary=X"}
-        return httpx.post(f"{service.url}/v1/audio/voices", content=content, headers=headers, timeout=30)
+        return httpx.post(f"{service.url}/v1/audio/voices", content=content, headers=headers, timeout=120)
 
     within, over = upload(MEGABYTE), upload(3 * MEGABYTE)
     assert within.json()["error"]["param"] == "ref_text"  # it was read

@@ -105,7 +105,7 @@ def test_each_condition_is_made_under_its_own_settings_while_others_wait_in_line
     replies: list[httpx.Response] = []
     body = {"input": "nine ten", "voice": "Ada", "seed": 7, "response_format": "pcm"}
     listener = threading.Thread(
-        target=lambda: replies.append(httpx.post(f"{service.url}/v1/audio/speech", json=body, timeout=60))
+        target=lambda: replies.append(httpx.post(f"{service.url}/v1/audio/speech", json=body, timeout=120))
     )
     listener.start()
     service.until(lambda: service.engine.state().waiting == 1)
@@ -114,7 +114,7 @@ def test_each_condition_is_made_under_its_own_settings_while_others_wait_in_line
     assert shown["problem"] == "" and shown["made"] == shown["to_make"] == 6
     assert engineer.material() == [(seed, steps) for seed in SEEDS for steps in (4, 6, 10)]
     assert engineer.restarts() == [6, 4, 10] and engineer.settings.flow_steps == 10
-    listener.join(60)
+    listener.join(120)
     assert replies[0].status_code == 200 and (7, 10) in engineer.spoken
     changes = engineer.http.get("/admin/changes").json()["changes"]
     assert [change["after"]["flow_steps"] for change in changes] == [10, 4, 6]

@@ -15,7 +15,7 @@ from tests.real_studio import ROOT
 def locust(service: Service, *flags: str) -> subprocess.CompletedProcess[str]:
     """It finds its file by pyproject.toml."""
     command = [sys.executable, "-m", "locust", "--headless", "--only-summary", "--host", service.url, *flags]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
 
 
 def figures_of(ended: subprocess.CompletedProcess[str]) -> dict[str, float]:

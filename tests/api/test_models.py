@@ -27,8 +27,8 @@ class Studio:
 
     def __init__(self, service: Service) -> None:
         self.service = service
-        self.http = httpx.Client(base_url=service.url, timeout=30)
-        self.admin = httpx.Client(base_url=service.url, timeout=30)
+        self.http = httpx.Client(base_url=service.url, timeout=120)
+        self.admin = httpx.Client(base_url=service.url, timeout=120)
         self.admin.post("/admin/login", json={"password": PASSWORD}).raise_for_status()
 
     @property
@@ -45,7 +45,7 @@ class Studio:
 
     def settle(self) -> None:
         settled = self.service.office.desk.settled("twin")
-        asyncio.run_coroutine_threadsafe(settled, self.service.loop).result(30)
+        asyncio.run_coroutine_threadsafe(settled, self.service.loop).result(120)
 
     def row(self, name: str = "twin") -> dict:
         return next(row for row in self.admin.get("/admin/models").json()["models"] if row["name"] == name)
@@ -205,7 +205,7 @@ def test_unloading_waits_for_who_listens_and_lets_nobody_else_in(studio: Studio)
     assert studio.row()["state"] == "unloading" and studio.row()["running"] == 1
     assert refusal(studio.speak())[1] == "model_not_loaded"
     studio.service.in_loop(go_on.set)
-    listener.join(30)
+    listener.join(120)
     assert len(replies[0].content) == 2 * 40 * 960
     studio.settle()
     assert studio.row()["state"] == "unloaded" and studio.twin.lm.closed and studio.twin.token2wav.closed
@@ -218,7 +218,7 @@ def test_unloading_at_once_ends_who_listens(studio: Studio) -> None:
     studio.load()
     listener, replies = studio.listen(asyncio.Event())
     studio.unload(running="abort")
-    listener.join(30)
+    listener.join(120)
     studio.settle()
     assert studio.row()["state"] == "unloaded" and studio.twin.lm.closed
     assert not replies or "unloaded this model" in replies[0].text
@@ -312,12 +312,12 @@ def test_administrator_sees_each_model_alone_and_ends_its_requests(studio: Studi
     listener, _ = studio.listen(asyncio.Event())
     monitor = studio.service.office.desk.monitor_of("twin")
     assert monitor is not None
-    asyncio.run_coroutine_threadsafe(monitor.sample(), studio.service.loop).result(30)
+    asyncio.run_coroutine_threadsafe(monitor.sample(), studio.service.loop).result(120)
     (request,) = studio.admin.get("/admin/live?model=twin").json()["in_flight"]
     assert studio.admin.get("/admin/live").json()["in_flight"] == []
     assert studio.admin.get("/admin/history?model=twin").json()["running"][-1] == 1
     assert studio.admin.post(f"/admin/requests/{request['request_id']}/abort").status_code == 200
-    listener.join(30)
+    listener.join(120)
 
 
 def test_settings_that_act_at_once_act_on_all_and_others_at_the_next_loading(studio: Studio) -> None:
@@ -325,7 +325,7 @@ def test_settings_that_act_at_once_act_on_all_and_others_at_the_next_loading(stu
     for changes in ({"temperature": 0.5}, {"kv_cache_gib": 0.25}):
         studio.admin.post("/admin/apply", json={"changes": changes}).raise_for_status()
         tuning = studio.service.office.tuning
-        asyncio.run_coroutine_threadsafe(tuning.settled(), studio.service.loop).result(30)
+        asyncio.run_coroutine_threadsafe(tuning.settled(), studio.service.loop).result(120)
     assert studio.twin.loaded.model.sampling.temperature == 0.5
     assert studio.twin.worker.restarted == [] and len(studio.service.worker.restarted) == 1
     studio.unload()

@@ -20,7 +20,7 @@ EMBEDDED = ServedModel("tiny", modes=("zero_shot", "cross_lingual", "preset", "c
 
 def speak(service: Service, **fields: Any) -> httpx.Response:
     body = {"input": "good morning", "voice": "Ada", "response_format": "pcm", **fields}
-    return httpx.post(f"{service.url}/v1/audio/speech", json=body, timeout=60)
+    return httpx.post(f"{service.url}/v1/audio/speech", json=body, timeout=120)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_half_of_a_surrogate_pair_is_refused_at_its_field(service: Service, fiel
     body = {"input": "good morning", "voice": "Ada", field: "half \ud800"}
     for path in ("audio/speech", "jobs"):
         sent = {"content": json.dumps(body), "headers": {"Content-Type": "application/json"}}
-        reply = httpx.post(f"{service.url}/v1/{path}", **sent, timeout=60)
+        reply = httpx.post(f"{service.url}/v1/{path}", **sent, timeout=120)
         assert (reply.status_code, reply.json()["error"]["param"]) == (400, field)
     assert not service.lm.prompts
 

@@ -45,7 +45,7 @@ def take(studio: RealStudio, data: bytes) -> httpx.Response:
 
 
 def names(studio: RealStudio) -> set[str]:
-    return set(httpx.get(f"{studio.url}/v1/audio/voices", timeout=30).json()["voices"])
+    return set(httpx.get(f"{studio.url}/v1/audio/voices", timeout=120).json()["voices"])
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def kept(studio: RealStudio) -> Iterator[RealStudio]:
     before = names(studio)
     yield studio
     for name in names(studio) - before:
-        httpx.delete(f"{studio.url}/v1/audio/voices/{name}?forever=true", timeout=30)
+        httpx.delete(f"{studio.url}/v1/audio/voices/{name}?forever=true", timeout=120)
 
 
 def test_import_of_upstream_spk2info_pt_that_torch_saved(kept: RealStudio) -> None:

@@ -69,7 +69,7 @@ def flags(provider: Provider) -> tuple[str, ...]:
 
 
 def browser(studio: Service) -> httpx.Client:
-    return httpx.Client(base_url=studio.url, timeout=30)
+    return httpx.Client(base_url=studio.url, timeout=120)
 
 
 def agreed(client: httpx.Client) -> str:

@@ -131,7 +131,7 @@ def test_full_line_is_429_with_retry_after_and_nothing_started(start_service, tm
     go = asyncio.Event()
     bob = service.store.add(np.full(48000, 0.5, np.float32), 24000, "hello", name="Bob")
     service.lm.enqueue(Say(60), WaitFor(go), Finish())
-    with httpx.stream("POST", f"{service.url}/v1/audio/speech", json=body(), timeout=30) as first:
+    with httpx.stream("POST", f"{service.url}/v1/audio/speech", json=body(), timeout=120) as first:
         refused = httpx.post(f"{service.url}/v1/audio/speech", json=body(voice="Bob"))
         assert (refused.status_code, refused.json()["error"]["code"]) == (429, "queue_full")
         assert int(refused.headers["retry-after"]) >= 1
@@ -187,7 +187,7 @@ def test_worker_death_in_the_middle_breaks_the_stream(service) -> None:
     service.lm.enqueue(Say(60), WaitFor(asyncio.Event()))
     with (
         pytest.raises(httpx.RemoteProtocolError),
-        httpx.stream("POST", f"{service.url}/v1/audio/speech", json=body(), timeout=30) as reply,
+        httpx.stream("POST", f"{service.url}/v1/audio/speech", json=body(), timeout=120) as reply,
     ):
         service.in_loop(lambda: service.worker.to("restarting", "stage.restarting"))
         reply.read()
@@ -196,7 +196,7 @@ def test_worker_death_in_the_middle_breaks_the_stream(service) -> None:
 
 def test_leaving_in_the_middle_frees_everything(service) -> None:
     service.lm.enqueue(Say(60), WaitFor(asyncio.Event()))
-    with httpx.stream("POST", f"{service.url}/v1/audio/speech", json=body(), timeout=30) as reply:
+    with httpx.stream("POST", f"{service.url}/v1/audio/speech", json=body(), timeout=120) as reply:
         next(reply.iter_raw())
     service.until(service.is_idle)
     assert list(service.lm.ended.values()) == ["cancelled"]
@@ -218,7 +218,7 @@ def test_leaving_while_waiting_in_line_gives_the_place_back(start_service) -> No
     service.store.add(np.ones(48000, np.float32), 24000, "hello", name="Ada")
     go = asyncio.Event()
     service.lm.enqueue(Say(60), WaitFor(go), Finish())
-    with httpx.stream("POST", f"{service.url}/v1/audio/speech", json=body(), timeout=30) as first:
+    with httpx.stream("POST", f"{service.url}/v1/audio/speech", json=body(), timeout=120) as first:
         with pytest.raises(httpx.ReadTimeout):
             httpx.post(f"{service.url}/v1/audio/speech", json=body(), timeout=httpx.Timeout(10, read=0.5))
         service.until(lambda: service.engine.state().waiting == 0)
@@ -233,7 +233,7 @@ def test_two_voices_at_once_keep_their_own_sound(service) -> None:
     alone = {name: httpx.post(url, json=body(voice=name)).content for name in ("Ada", "Bob")}
 
     async def both() -> list[bytes]:
-        async with httpx.AsyncClient(timeout=30) as client:
+        async with httpx.AsyncClient(timeout=120) as client:
             replies = await asyncio.gather(
                 *(client.post(url, json=body(voice=name)) for name in ("Ada", "Bob") * 3)
             )

@@ -25,7 +25,7 @@ def http(service: Service) -> httpx.Client:
 
 
 def person(service: Service) -> httpx.Client:
-    client = httpx.Client(base_url=service.url, timeout=60)
+    client = httpx.Client(base_url=service.url, timeout=120)
     client.get("/")
     assert "studio_session" in client.cookies
     return client
@@ -104,7 +104,7 @@ async def test_replay_whose_listener_has_left_frees_its_place(service: Service, 
     take = speak(http, "one two three")
     service.in_loop(service.token2wav.gate.clear)
     try:
-        async with httpx.AsyncClient(base_url=service.url, cookies=http.cookies, timeout=60) as browser:
+        async with httpx.AsyncClient(base_url=service.url, cookies=http.cookies, timeout=120) as browser:
             replaying = asyncio.create_task(browser.post(f"/v1/audio/takes/{take}/replay"))
             await asyncio.to_thread(service.until, lambda: service.engine.state().running == 1)
             replaying.cancel()

@@ -25,7 +25,7 @@ def save(
 ) -> httpx.Response:
     files = {} if data is None else {"audio_sample": (filename, data)}
     fields = {"ref_text": ref_text, "consent": consent} | ({} if name is None else {"name": name})
-    return httpx.post(f"{service.url}/v1/audio/voices", data=fields, files=files, timeout=60)
+    return httpx.post(f"{service.url}/v1/audio/voices", data=fields, files=files, timeout=120)
 
 
 def names(service) -> list[str]:

@@ -11,7 +11,7 @@ from studio.bench.inside import main
 from tests.official_layout import write_official
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_one_start_gives_table_waterfall_and_growth(tmp_path: Path) -> None:
     folder, out = write_official(tmp_path / "official"), tmp_path / "table.jsonl"
     with (folder / "cosyvoice2.yaml").open("a") as yaml:

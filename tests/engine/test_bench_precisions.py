@@ -21,7 +21,7 @@ def test_laws_are_compared_by_what_differs() -> None:
     assert found["likeliest_same"] == 0.5
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_a_coarser_type_is_seen_and_a_variant_that_cannot_run_is_said(tmp_path: Path) -> None:
     folder, out = write_official(tmp_path / "official"), tmp_path / "precisions.jsonl"
     variants = ("dtype=float32", "dtype=bfloat16", "quantization=fp8")

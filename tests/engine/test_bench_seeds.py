@@ -11,7 +11,7 @@ from studio.bench.seeds import main
 from tests.official_layout import write_official
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_seeds_are_the_same_beside_others_as_alone_on_the_cpu(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -67,7 +67,7 @@ async def test_lm_serves_requests_side_by_side(models: Models) -> None:
 async def test_lm_request_left_early_frees_its_blocks(models: Models) -> None:
     async with aclosing(models.lm.generate(prompt(models), Sampling(), "lm e")) as deltas:  # type: ignore[type-var]
         await anext(deltas)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while (stats := await models.lm.stats()).running:
             await asyncio.sleep(0.01)
     assert stats.kv_cache_usage_ratio == 0 and stats.waiting == 0
@@ -181,7 +181,7 @@ async def test_engine_speaks_and_frees_all(models: Models) -> None:
     stream = await engine.submit(request)
     await anext(stream)
     await stream.aclose()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while (await models.lm.stats()).running or (await models.token2wav.stats()).rows_open:
             await asyncio.sleep(0.01)
     await engine._voicing.close()  # closing the engine would close the models, which others share

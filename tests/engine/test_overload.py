@@ -18,7 +18,7 @@ MakeStage = Callable[..., Stage]
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while not condition():
             await asyncio.sleep(0)
 

@@ -34,8 +34,8 @@ from tests.fixtures import make_weights
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 CODES, TEXT_IDS = 243, 512
 END_IDS = (243, 244, 245)
-LONG = 380
-"""Text ids that take 760 tokens at the least, a second or more: time to act while such a request runs."""
+LONG = 2000
+"""Text ids that take 4000 tokens at the least, many seconds: time to act while such a request runs."""
 CONFIG = {
     "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "vocab_size": TEXT_IDS, "hidden_size": 128,
     "intermediate_size": 192, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1,
@@ -293,7 +293,7 @@ async def test_a_killed_engine_is_told_at_once_and_the_next_one_speaks_the_same(
     phases = []
     worker.subscribe(lambda state: phases.append(state.phase))
     with pytest.raises(EngineDead):
-        await asyncio.wait_for(listen(), 60)
+        await asyncio.wait_for(listen(), 120)
     assert "ready" not in phases  # told when it died, not when the next one had started
     await worker.wait_ready()
     assert worker.state.restarts == 1

@@ -29,6 +29,8 @@ def weights() -> Callable[[str, str], dict[str, torch.Tensor]]:
 
 
 @pytest.fixture(autouse=True)
-def _few_threads():
-    """Two threads at most: the numbers are small, and the machine is shared; one beside another worker of tests."""
+def _same_for_all():
+    """Draws of their own for each test, whatever ran before in its process. Two threads at most: the numbers are small,
+    and the machine is shared; one beside another worker of tests."""
+    torch.manual_seed(0)
     torch.set_num_threads(min(1 if "PYTEST_XDIST_WORKER" in os.environ else 2, torch.get_num_threads()))

@@ -428,7 +428,7 @@ async def test_what_is_prepared_of_a_voice_is_kept_as_long_as_somebody_waits_for
     ) -> bool:
         taken.append(voice.key)
         began.set()
-        assert go_on.wait(30)
+        assert go_on.wait(120)
         return turn(voice, guidance)
 
     monkeypatch.setattr(token2wav, "prepare", prepare)
@@ -437,7 +437,7 @@ async def test_what_is_prepared_of_a_voice_is_kept_as_long_as_somebody_waits_for
         asked = {"voice": voice(1, 203), "seed": 0}
         named = {"a": {}, "b": {"guidance": GUIDANCE}}  # the same either way
         opening = [asyncio.ensure_future(handlers["open"](row_id=row, **asked, **how)) for row, how in named.items()]
-        await asyncio.to_thread(began.wait, 30)
+        await asyncio.to_thread(began.wait, 120)
         for task in opening[:leave]:
             task.cancel()
         await asyncio.wait(opening[:leave])

@@ -10,10 +10,10 @@ from studio.audio.threads import in_clip_thread
 
 async def test_texts_find_a_thread_while_more_clips_wait_than_there_are_threads() -> None:
     free = threading.Event()
-    clips = [asyncio.create_task(in_clip_thread(free.wait, 60)) for _ in range(64)]
+    clips = [asyncio.create_task(in_clip_thread(free.wait, 300)) for _ in range(64)]
     try:
         await asyncio.sleep(0)  # all of them have asked for a thread
-        assert await asyncio.wait_for(asyncio.to_thread(len, "text"), 30) == 4
+        assert await asyncio.wait_for(asyncio.to_thread(len, "text"), 120) == 4
     finally:
         free.set()
     assert all(await asyncio.gather(*clips))

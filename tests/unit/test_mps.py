@@ -85,7 +85,7 @@ def is_running(pid: int) -> bool:
 
 
 def wait_gone(pid: int) -> None:
-    deadline_s = time.monotonic() + 60
+    deadline_s = time.monotonic() + 120
     while is_running(pid) and time.monotonic() < deadline_s:
         os.sched_yield()
     assert not is_running(pid)
