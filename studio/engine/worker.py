@@ -203,6 +203,8 @@ class WorkerProcess:
             for task in (reading, exited, timer):
                 task.cancel()
         outcome = (await asyncio.gather(reading, exited, timer, return_exceptions=True))[0]
+        if isinstance(outcome, Exception):
+            logger.error("%s is ended, for what it sent could not be taken", self.state.name, exc_info=outcome)
         self._link = None
         await self._set(phase="restarting", stage="stage.restarting", reason="", pid=None)
         link.fail_all(self._dead)
