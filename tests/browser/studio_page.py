@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import soundfile
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, TimeoutError, expect
 
 from tests.real_studio import ROOT
 
@@ -56,11 +57,14 @@ class StudioPage:
         """Open the tab that has one of these names; where the screen is narrow it may be in Gradio's menu of tabs."""
         self.page.wait_for_selector("#player [data-ready]", state="attached", timeout=WAIT_MS)  # it may be loading
         name = re.compile(f"^({'|'.join(names)})$")
-        tab = self.page.get_by_role("tab", name=name)
-        if not tab.is_visible():
-            self.page.locator(".overflow-menu > button").first.click()
-            tab = self.page.locator(".overflow-dropdown button", has_text=name)
-        tab.click()
+        for _ in range(20):  # for Gradio measures the tabs anew now and then, and puts one away that was there just now
+            tab = self.page.get_by_role("tab", name=name)
+            with suppress(TimeoutError):
+                if not tab.is_visible():
+                    self.page.locator(".overflow-menu > button").first.click(timeout=6_000)
+                    tab = self.page.locator(".overflow-dropdown button", has_text=name)
+                return tab.click(timeout=6_000)
+        raise AssertionError(f"no tab {names}")
 
     def open_clone(self) -> None:
         self.page.locator("#source").get_by_role("tab").nth(1).click()
