@@ -95,7 +95,7 @@ def test_request_can_be_ended_from_the_table(admin: Page, studio: RealStudio) ->
 def test_guidance_is_heard_in_the_next_request_and_its_old_value_brings_the_old_sound_back(
     admin: Page, studio: RealStudio
 ) -> None:
-    """Hops differ with the machine's load, and sums in another order move the pitch a little: see RELATIVE_RMS of
+    """Hops differ with the machine's load, and sums in another order move the pitch a little: see `hift_weights` of
     tests/parity/test_token2wav_torch.py."""
     pid = studio.worker("torch_token2wav").pid
     voice = httpx.get(f"{studio.url}/v1/audio/voices").json()["data"][0]["id"]

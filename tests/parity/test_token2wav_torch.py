@@ -39,16 +39,28 @@ from tests.parity.conftest import synthetic_weights
 CODES = 243
 VOICE_FOLDER = Path(__file__).parents[2] / "assets" / "voice"
 NOTHING = np.zeros(0, np.int32)
-RELATIVE_RMS = 5e-3
-"""Rounding of the mel (below 1e-5) moves the pitch, and the source's phase adds that up over the whole sound, as
-the fixtures' README says; mel and vocoder are held to tighter bounds by their own tests. Seen: 1.8e-3 after five
-seconds. One block with a wrong look-ahead gives 0.96."""
+RELATIVE_RMS = 1e-3
+"""Of sums in another order. Seen: 7e-5 after four seconds. One block with a wrong look-ahead gives 0.96."""
+
+
+@cache
+def hift_weights() -> dict[str, torch.Tensor]:
+    """Mini random weights whose pitch is near 120 Hz and hears the mel a hundredth as much as theirs.
+
+    For rounding of the mel (below 1e-5) moves the pitch, and the source's phase adds that up over the whole sound, as
+    the fixtures' README says: with their own pitch it comes to 1.8e-3 on one kind of CPU after five seconds, and on
+    another to 5.7e-3 after four.
+    """
+    weights = dict(synthetic_weights("mini", "hift"))
+    weights["f0_predictor.classifier.weight"] = weights["f0_predictor.classifier.weight"] / 100
+    weights["f0_predictor.classifier.bias"] = torch.full_like(weights["f0_predictor.classifier.bias"], 120.0)
+    return weights
 
 
 def mini(flow_cache: str, flow_steps: int = 10, pages: int = 200, **how: Any) -> TorchToken2Wav:
     """token2wav on mini random weights. pages: those that its pool gives out, if it has one."""
     flow = Flow.from_tensors(synthetic_weights("mini", "flow"), estimator_head_dim=32, steps=flow_steps)
-    hift = Hift.from_state(synthetic_weights("mini", "hift"))
+    hift = Hift.from_state(hift_weights())
     if flow_cache == "pages":
         page_bytes = PagedFlow.page_bytes_of(flow, torch.float32, torch.float32)
         how["pool_bytes"] = (pages + RESERVED) * page_bytes
@@ -74,7 +86,7 @@ def grown() -> TorchToken2Wav:
 
 @cache
 def plain_hift() -> Hift:
-    return Hift.from_state(synthetic_weights("mini", "hift")).eval().fold_weight_norm()
+    return Hift.from_state(hift_weights()).eval().fold_weight_norm()
 
 
 def ready(voices: TorchVoices) -> list[str]:
