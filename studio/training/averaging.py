@@ -18,15 +18,18 @@ class RunningAverage:
     `update` is device work only (call it inside the step); `plan` sets its pace from the host, before the step.
     """
 
-    def __init__(self, source: nn.Module) -> None:
+    def __init__(
+        self, source: nn.Module, horizon_share: float = HORIZON_SHARE, longest_steps: float = LONGEST_STEPS
+    ) -> None:
         self.model = copy.deepcopy(source).eval().requires_grad_(False)
         self.averages: list[Tensor] = [p.data for p in self.model.parameters()]
         self.sources: list[Tensor] = [p.data for p in source.parameters()]
         self.fresh = torch.ones((), device=self.sources[0].device)
+        self.horizon_share, self.longest_steps = horizon_share, longest_steps
 
     def plan(self, steps: int) -> None:
-        """steps: how many were done; the newest weights get one part in a tenth of them."""
-        self.fresh.fill_(1.0 / max(1.0, min(LONGEST_STEPS, HORIZON_SHARE * steps)))
+        """steps: how many were done; the newest weights get one part in the share of them that is spanned."""
+        self.fresh.fill_(1.0 / max(1.0, min(self.longest_steps, self.horizon_share * steps)))
 
     def update(self) -> None:
         change = torch._foreach_sub(self.sources, self.averages)

@@ -10,11 +10,17 @@ from studio.training.stepping import run_began_s
 
 
 def add_common(
-    parser: argparse.ArgumentParser, *, name: str, minutes: float, report_s: float, seed: int
+    parser: argparse.ArgumentParser,
+    *,
+    name: str,
+    minutes: float,
+    report_s: float,
+    seed: int,
+    counted: str = "wall time in all, the start included",
 ) -> None:
-    """Name of its files, budget, device, reports and seed, with the trainer's own defaults."""
+    """Name of its files, budget, device, reports and seed, with the trainer's own defaults; what its minutes count."""
     parser.add_argument("--name", default=name)
-    parser.add_argument("--minutes", type=float, default=minutes, help="wall time in all, the start included")
+    parser.add_argument("--minutes", type=float, default=minutes, help=counted)
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--max-steps", type=int, default=1_000_000)
     parser.add_argument("--report-s", type=float, default=report_s)

@@ -73,6 +73,21 @@ def disturbed(mel: Tensor, bin_hz: Tensor) -> Tensor:
     return augment.recording(mel, bin_hz, math.log(10) / 2, DISTURBED_SHARE, equalised=0.0).clamp(min=MEL_FLOOR)
 
 
+def conditions(
+    flow: Flow, tokens: Tensor, prompt: Tensor, embedding: Tensor, drawn: training.Draw, streaming: bool
+) -> Tensor:
+    """What the estimator is told of whole crops (nothing is padded): tokens, speaker and prompt, [B, F, 240]."""
+    mu = flow.encoder_proj(flow.encoder(flow.embed_tokens(tokens), streaming=streaming))
+    speaker = flow.speaker(embedding)[:, None].expand(-1, mu.shape[1], -1).to(mu.dtype)
+    cond = training.prompt_of(prompt, drawn).to(mu.dtype)
+    return torch.cat([mu, speaker, cond], dim=-1) * drawn.keep[:, None, None]
+
+
+def view_of(mel: Tensor, streaming: bool) -> WholeView:
+    """Which frames of whole crops [B, F, 80] see which."""
+    return WholeView(visibility(mel.shape[1], None, BLOCK_FRAMES if streaming else None, mel.device))
+
+
 def crop_loss(
     flow: Flow,
     tokens: Tensor,
@@ -82,15 +97,11 @@ def crop_loss(
     drawn: training.Draw,
     streaming: bool,
 ) -> Tensor:
-    """The flow's loss on whole crops (nothing is padded) whose condition is `prompt`, not `mel` itself."""
-    frames = mel.shape[1]
-    mu = flow.encoder_proj(flow.encoder(flow.embed_tokens(tokens), streaming=streaming))
-    speaker = flow.speaker(embedding)[:, None].expand(-1, frames, -1).to(mu.dtype)
-    cond = training.prompt_of(prompt, drawn).to(mu.dtype)
-    conditions = torch.cat([mu, speaker, cond], dim=-1) * drawn.keep[:, None, None]
+    """The flow's loss on whole crops whose condition is `prompt`, not `mel` itself."""
+    given = conditions(flow, tokens, prompt, embedding, drawn, streaming)
     x, target = training.noisy_mel(mel, drawn)
-    view = WholeView(visibility(frames, None, BLOCK_FRAMES if streaming else None, mel.device))
-    velocity = flow.estimator(x, conditions, flow.estimator.time_features(drawn.time), view)
+    time_features = flow.estimator.time_features(drawn.time)
+    velocity = flow.estimator(x, given, time_features, view_of(mel, streaming))
     return F.mse_loss(velocity.float(), target)
 
 

@@ -127,9 +127,9 @@ def _hash01(*numbers: int) -> float:
 @torch.no_grad()
 def build(
     parts: Sequence[CorpusPart], speakers: Sequence[str], tokenizer: SpeechTokenizer, encoder: SpeakerEncoder,
-    device: str, ratios: Sequence[float] = (1.0,), other_share: float = 0.5,
+    device: str, ratios: Sequence[float] = (1.0,), other_share: float = 0.5, batch_audio_s: float = BATCH_AUDIO_S,
 ) -> VoiceStore:  # fmt: skip
-    """Compute everything from the clips' sound; minutes of GPU work are seconds for 17 h."""
+    """Compute everything from the clips' sound, at most so many padded seconds at a time; 17 h are seconds on a GPU."""
     training, held = plan(parts, speakers, ratios, other_share)
     takes = [*training, *held]
     total = takes[-1].first + takes[-1].tokens
@@ -139,7 +139,7 @@ def build(
     for p, part in enumerate(parts):
         audio = torch.from_numpy(np.array(part.audio)).to(device)
         for ratio in ratios:
-            for group in _batches([t for t in takes if t.part == p and t.ratio == ratio]):
+            for group in _batches([t for t in takes if t.part == p and t.ratio == ratio], batch_audio_s):
                 x24, lengths = _sound(audio, part, group, ratio, device)
                 first = torch.tensor([t.first for t in group], device=device)
                 count = torch.tensor([t.tokens for t in group], device=device)
@@ -164,11 +164,11 @@ def build(
     )
 
 
-def _batches(takes: list[Take]) -> Iterator[list[Take]]:
+def _batches(takes: list[Take], batch_audio_s: float) -> Iterator[list[Take]]:
     """Takes of about one length together, as many as a feature batch may hold."""
     group: list[Take] = []
     for take in sorted(takes, key=lambda t: t.tokens):
-        if group and (len(group) + 1) * take.tokens > BATCH_AUDIO_S * 25:
+        if group and (len(group) + 1) * take.tokens > batch_audio_s * 25:
             yield group
             group = []
         group.append(take)

@@ -72,21 +72,22 @@ def louder_or_softer(mel: Tensor) -> Tensor:
     return mel + gain
 
 
+def in_other_voices(mel: Tensor, share: float) -> tuple[Tensor, Tensor]:
+    """[B, F, 80] of which a share of the rows is in another voice, and which ones those are, bool [B]."""
+    rows = mel.shape[0]
+    chosen = torch.rand(rows, device=mel.device) < share
+    warp = SMALLEST_WARP * (LARGEST_WARP / SMALLEST_WARP) ** torch.rand(rows, device=mel.device)
+    return torch.where(chosen[:, None, None], coloured(warped(mel, warp)), mel), chosen
+
+
 def other_voices(mel: Tensor, embedding: Tensor, share: float, missing_share: float) -> tuple[Tensor, Tensor]:
     """A share of the rows in another voice; of those half keep the embedding, which is then wrong, half have none.
 
     Args:    mel: [B, F, 80]. embedding: [B, 192]. missing_share: of the other rows, how many have no embedding.
     Returns: mel and embedding; a missing embedding is zeros.
     """
-    rows = mel.shape[0]
-
-    def uniform() -> Tensor:
-        return torch.rand(rows, device=mel.device)
-
-    chosen = uniform() < share
-    warp = SMALLEST_WARP * (LARGEST_WARP / SMALLEST_WARP) ** uniform()
-    mel = torch.where(chosen[:, None, None], coloured(warped(mel, warp)), mel)
-    missing = uniform() < torch.where(chosen, 0.5, missing_share)
+    mel, chosen = in_other_voices(mel, share)
+    missing = torch.rand(mel.shape[0], device=mel.device) < torch.where(chosen, 0.5, missing_share)
     return mel, embedding * ~missing[:, None]
 
 
