@@ -10,6 +10,7 @@ of the crops is in voices that no clip has, so that the prompt is what is copied
 from __future__ import annotations
 
 import argparse
+import copy
 import logging
 import math
 import time
@@ -196,7 +197,6 @@ def train(args: argparse.Namespace) -> None:
         flow.load_state_dict(load_weights(args.resume)[0])
     widen.add_dropout(flow, args.dropout)
     average = RunningAverage(flow)
-    averaged: Flow = average.model
     run.write(
         parameters=sum(p.numel() for p in flow.parameters()), tokens=len(store.tokens), voices=len(store.starts),
         validation=len(store.validation), start_s=time.monotonic() - began_s,
@@ -213,9 +213,9 @@ def train(args: argparse.Namespace) -> None:
 
     def report(**more: object) -> None:
         figures = meters[0].take() | meters[1].take()
-        run.write(
-            step=steps, rate=schedule.rate(steps), **figures, **validate(averaged, store, args.device), **more
-        )
+        # A copy: the average changes in place, unknown to what a flow keeps of its weights once it has run.
+        held_back = validate(copy.deepcopy(average.model), store, args.device)
+        run.write(step=steps, rate=schedule.rate(steps), **figures, **held_back, **more)
 
     while not schedule.over(steps):
         optimizer.set_rate(schedule.rate(steps))
@@ -229,9 +229,9 @@ def train(args: argparse.Namespace) -> None:
             report()
             report_s = time.monotonic()
         if time.monotonic() - saved_s > CHECKPOINT_EVERY_S:
-            save_weights(args.out / f"{args.name}.pt", averaged.state_dict(), meta | {"steps": steps})
+            save_weights(args.out / f"{args.name}.pt", average.model.state_dict(), meta | {"steps": steps})
             saved_s = time.monotonic()
-    save_weights(args.out / f"{args.name}.pt", averaged.state_dict(), meta | {"steps": steps})
+    save_weights(args.out / f"{args.name}.pt", average.model.state_dict(), meta | {"steps": steps})
     report(done=True)
 
 

@@ -41,8 +41,9 @@ def _clip(number: int) -> Clip:
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cache")
-    # numbers 0..39, of which the split by text holds out those that happen to fall on it
-    clips = [_clip(n) for n in range(40)]
+    # The split is by text, and holds out the last two.
+    clips = [_clip(n) for n in (*range(38), 88, 139)]
+    assert [clip.validation for clip in clips] == [False] * 38 + [True] * 2
     rng = np.random.default_rng(0)
     audio = [
         (3000 * np.sin(np.arange(c.samples) * (0.03 + 0.01 * (i % 5))) + 300 * rng.standard_normal(c.samples))
@@ -140,26 +141,43 @@ def _loss(flow, store):
         ).item()
 
 
-def test_a_short_run_learns_and_writes_what_loads(cache, networks, store, tmp_path):
+def _trained(cache, networks, folder, *more):
+    """The flow that a short run wrote, and its last line."""
     tokenizer, encoder = networks
     save_weights(
-        tmp_path / "tok.pt", tokenizer.state_dict(), {"dim": 64, "blocks": 1, "code_dims": 6, "head_dim": 64}
+        folder / "tok.pt", tokenizer.state_dict(), {"dim": 64, "blocks": 1, "code_dims": 6, "head_dim": 64}
     )
-    save_weights(tmp_path / "spk.pt", encoder.state_dict(), {"channels": 16})
-    (tmp_path / "speakers.json").write_text(json.dumps({"speakers": [{"name": name} for name in SPEAKERS]}))
+    save_weights(folder / "spk.pt", encoder.state_dict(), {"channels": 16})
+    (folder / "speakers.json").write_text(json.dumps({"speakers": [{"name": name} for name in SPEAKERS]}))
     arguments = [
-        str(cache), str(tmp_path / "speakers.json"), str(tmp_path / "tok.pt"), str(tmp_path / "spk.pt"),
-        str(tmp_path / "out"), "--device", "cpu", "--minutes", "1000", "--finish-s", "1", "--max-steps", "60",
-        "--rows", "4", "--crop-tokens", "40", "--rate", "3e-3", "--report-s", "1000", "--ratios", "1.0",
+        str(cache), str(folder / "speakers.json"), str(folder / "tok.pt"), str(folder / "spk.pt"),
+        str(folder / "out"), "--device", "cpu", "--minutes", "1000", "--finish-s", "1",
+        "--rows", "4", "--crop-tokens", "40", "--rate", "3e-3", "--ratios", "1.0",
         "--encoder", "48", "--encoder-ffn", "32", "--channels", "32", "--heads", "1", "--mid", "1", "--ffn", "32",
     ]  # fmt: skip
-    flow_training.train(flow_training.parse(arguments))
-    lines = [json.loads(line) for line in (tmp_path / "out" / "flow.jsonl").read_text().splitlines()]
-    assert lines[-1]["done"] and lines[-1]["step"] == 60
-    weights, meta = load_weights(tmp_path / "out" / "flow.pt")
+    flow_training.train(flow_training.parse([*arguments, *more]))
+    lines = [json.loads(line) for line in (folder / "out" / "flow.jsonl").read_text().splitlines()]
+    weights, meta = load_weights(folder / "out" / "flow.pt")
     loaded = Flow.from_tensors(weights)
     assert loaded.config == FlowConfig(**meta["config"])
+    return loaded, lines[-1]
+
+
+def test_a_short_run_learns_and_writes_what_loads(cache, networks, store, tmp_path):
+    loaded, last = _trained(cache, networks, tmp_path, "--max-steps", "60", "--report-s", "1000")
+    assert last["done"] and last["step"] == 60
     assert _loss(loaded, store) < 0.7 * _loss(Flow(loaded.config).eval(), store)
+
+
+def test_what_a_run_says_of_held_back_clips_is_true_of_the_weights_it_writes(cache, networks, tmp_path):
+    """Each step says so and goes far, for a flow that has run once keeps something of its weights."""
+    loaded, last = _trained(
+        cache, networks, tmp_path, "--max-steps", "12", "--report-s", "0", "--rate", "0.1"
+    )
+    parts = [load_part(cache, "p")]
+    held = flow_training.validate(loaded, flow_data.build(parts, SPEAKERS, *networks, "cpu"), "cpu")
+    assert held["val_loss"] == pytest.approx(last["val_loss"], rel=1e-3)  # written as fp16
+    assert held["mel_l1"] == pytest.approx(last["mel_l1"], rel=1e-2)
 
 
 def test_a_warped_voice_is_higher_by_the_factor():
