@@ -39,7 +39,7 @@ test-kernels: $(KERNELS)/triton-$(TRITON).dist-info ## the GPU's own kernels, in
 
 test-fast: ## the unit tests: no torch, no engine, under 20 s
 	@$(SETUP) --dev
-	$(BIN)/python -m pytest tests/unit
+	$(BIN)/python -m pytest -n 2 tests/unit
 
 lint: ## ruff and mypy
 	@$(SETUP) --dev
