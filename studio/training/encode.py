@@ -81,6 +81,11 @@ def tokenise_part(
     return tokens
 
 
+def embed(encoder: SpeakerEncoder, fbank: Tensor) -> Tensor:
+    """Filter bank [B, F, 80] -> embedding [B, 192] of unit length; the mean over time plays no part."""
+    return F.normalize(encoder(fbank - fbank.mean(1, keepdim=True)), dim=-1)
+
+
 @torch.no_grad()
 def embed_part(encoder: SpeakerEncoder, part: CorpusPart, device: str, longest_s: float = 6.0) -> np.ndarray:
     """Unit-length speaker embeddings of every clip, from its first seconds: float32 [clips, 192]."""
@@ -92,7 +97,7 @@ def embed_part(encoder: SpeakerEncoder, part: CorpusPart, device: str, longest_s
         for count in frames.unique().tolist():  # the pooling wants clips of one length
             same = (frames == count).nonzero()[:, 0]
             clip = fbank[same, :count]
-            embedding = F.normalize(encoder(clip - clip.mean(1, keepdim=True)))
+            embedding = embed(encoder, clip)
             found[rows[same.cpu().numpy()]] = embedding.cpu().numpy()
     return found
 

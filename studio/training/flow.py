@@ -170,6 +170,12 @@ def validate(
     }  # fmt: skip
 
 
+def save(average: RunningAverage, args: argparse.Namespace, steps: int) -> None:
+    """Write the averaged flow, its sizes and how many steps it has had, as OUT/NAME.pt."""
+    sizes = {name: getattr(average.model.config, name) for name in FlowConfig.__slots__}
+    save_weights(args.out / f"{args.name}.pt", average.model.state_dict(), {"config": sizes, "steps": steps})
+
+
 def train(args: argparse.Namespace) -> None:
     began_s = run_began_s()
     if args.device != "cpu":
@@ -208,7 +214,6 @@ def train(args: argparse.Namespace) -> None:
     schedule = Schedule(
         time.monotonic(), budget_s, args.rate, args.max_steps, warmup_s=min(15.0, budget_s / 10), final_ratio=0.05
     )
-    meta = {"config": {name: getattr(config, name) for name in FlowConfig.__slots__}}
     meters, steps, report_s, saved_s = (Meter(), Meter()), 0, time.monotonic(), time.monotonic()
 
     def report(**more: object) -> None:
@@ -229,9 +234,9 @@ def train(args: argparse.Namespace) -> None:
             report()
             report_s = time.monotonic()
         if time.monotonic() - saved_s > CHECKPOINT_EVERY_S:
-            save_weights(args.out / f"{args.name}.pt", average.model.state_dict(), meta | {"steps": steps})
+            save(average, args, steps)
             saved_s = time.monotonic()
-    save_weights(args.out / f"{args.name}.pt", average.model.state_dict(), meta | {"steps": steps})
+    save(average, args, steps)
     report(done=True)
 
 

@@ -14,13 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from studio.models.prompt.speaker_encoder import SpeakerEncoder
 from studio.models.prompt.speech_tokenizer import SpeechTokenizer
 from studio.training import signal
 from studio.training.corpus import SAMPLE_RATE_HZ, SAMPLES_PER_TOKEN, CorpusPart
-from studio.training.encode import tokenise_rows
+from studio.training.encode import embed, tokenise_rows
 from studio.training.frame_store import to_16k
 
 BATCH_AUDIO_S = 900.0
@@ -216,6 +215,6 @@ def embed_takes(encoder: SpeakerEncoder, fbank: Tensor, takes: Sequence[Take], d
         for some in torch.arange(len(takes), device=device).split(1024):
             at = first[some, None] + (begin[some, None] + step) % frames[some, None]
             crop = fbank[at].float()
-            rows.append(F.normalize(encoder(crop - crop.mean(1, keepdim=True)).float(), dim=-1))
+            rows.append(embed(encoder, crop))
         made.append(torch.cat(rows))
     return torch.stack(made, 1)

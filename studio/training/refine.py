@@ -31,9 +31,17 @@ from studio.training.averaging import RunningAverage
 from studio.training.beginning import add_common
 from studio.training.corpus import load_part, part_names, speaker_names
 from studio.training.encode import load_speaker_encoder, load_tokenizer
-from studio.training.flow import CHECKPOINT_EVERY_S, EMBEDDING_NOISE, conditions, disturbed, draw, view_of
+from studio.training.flow import (
+    CHECKPOINT_EVERY_S,
+    EMBEDDING_NOISE,
+    conditions,
+    disturbed,
+    draw,
+    save,
+    view_of,
+)
 from studio.training.flow_data import VoiceStore
-from studio.training.stepping import Meter, Optimizer, RunLog, Schedule, load_weights, save_weights
+from studio.training.stepping import Meter, Optimizer, RunLog, Schedule, load_weights
 from studio.training.voice_loss import MelSpeakerEncoder, VoiceTerms, fit_filter_bank_map, voice_terms
 
 BATCH_AUDIO_S = 200.0
@@ -150,7 +158,6 @@ def train(args: argparse.Namespace) -> None:
     average = RunningAverage(flow, 1.0, args.average_steps)
     optimizer = Optimizer(flow, args.rate, betas=(0.9, 0.98), decay=0.01)
     chance = flow_data.stretch_chances(store, args.crop_tokens)
-    meta = {"config": {name: getattr(flow.config, name) for name in FlowConfig.__slots__}}
     run.write(tokens=len(store.tokens), voices=len(store.starts))
     budget_s = args.minutes * 60
     schedule = Schedule(
@@ -172,9 +179,9 @@ def train(args: argparse.Namespace) -> None:
             run.write(step=steps, rate=schedule.rate(steps), **meter.take())
             report_s = time.monotonic()
         if time.monotonic() - saved_s > CHECKPOINT_EVERY_S:
-            save_weights(args.out / f"{args.name}.pt", average.model.state_dict(), meta | {"steps": steps})
+            save(average, args, steps)
             saved_s = time.monotonic()
-    save_weights(args.out / f"{args.name}.pt", average.model.state_dict(), meta | {"steps": steps})
+    save(average, args, steps)
     run.write(step=steps, **meter.take(), done=True)
 
 

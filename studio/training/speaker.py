@@ -23,6 +23,7 @@ from studio.models.prompt.speaker_encoder import SpeakerEncoder, SpeakerEncoderS
 from studio.training import augment
 from studio.training.beginning import add_common, begin
 from studio.training.corpus import load_part, part_names, speaker_names, wait_for_part
+from studio.training.encode import embed
 from studio.training.frame_store import Field, FrameStore, fbank_at
 from studio.training.stepping import (
     GraphedStep,
@@ -147,7 +148,7 @@ def validate(
     clips, embeddings = [], []
     for clip in store.validation[:most]:
         fbank = store.clip_field("fbank_1.0", clip).float()[None]
-        embeddings.append(F.normalize(model.encoder(fbank - fbank.mean(1, keepdim=True)))[0])
+        embeddings.append(embed(model.encoder, fbank)[0])
         clips.append(clip)
     model.train()
     if not clips:

@@ -21,6 +21,7 @@ from studio.models.flow.sizes import MEL_BINS
 from studio.models.prompt.speaker_encoder import SpeakerEncoder
 from studio.training import signal, widen
 from studio.training.corpus import SAMPLE_RATE_HZ, CorpusPart
+from studio.training.encode import embed
 from studio.training.frame_store import to_16k
 
 BEFORE_FRAMES, AFTER_FRAMES = 1, 2
@@ -103,11 +104,6 @@ class MelSpeakerEncoder(nn.Module):
     def forward(self, mel: Tensor) -> Tensor:
         """Log mel [B, F, 80] -> embedding [B, 192] of unit length."""
         return embed(self.encoder, self.to_fbank(mel))
-
-
-def embed(encoder: SpeakerEncoder, fbank: Tensor) -> Tensor:
-    """Filter bank [B, 2 F, 80] -> embedding [B, 192] of unit length; the mean over time plays no part."""
-    return F.normalize(encoder(fbank - fbank.mean(1, keepdim=True)), dim=-1)
 
 
 class VoiceTerms(NamedTuple):

@@ -134,7 +134,7 @@ def test_sentence_past_the_line_is_ended_when_nobody_waits_for_it_any_more(engin
         return (await service.lm.stats()).running
 
     service.lm.enqueue(WaitFor(asyncio.Event()))
-    assert asyncio.run_coroutine_threadsafe(left(), service.loop).result(30) == 0
+    assert asyncio.run_coroutine_threadsafe(left(), service.loop).result(120) == 0
 
 
 def test_settings_that_do_not_start_are_told_and_the_old_ones_come_back(engineer: Engineer) -> None:

@@ -15,7 +15,7 @@ from studio.models.flow.sizes import FlowConfig
 from studio.models.prompt.speech_tokenizer import SpeechTokenizer, SpeechTokenizerSize
 from studio.training import refine, voice_loss
 from studio.training.corpus import CorpusPart, decode_part
-from studio.training.encode import load_speaker_encoder
+from studio.training.encode import embed, load_speaker_encoder
 from studio.training.flow import draw
 from studio.training.recover import recover_speaker_encoder
 from studio.training.stepping import load_weights, save_weights
@@ -70,7 +70,7 @@ def test_a_mel_is_heard_as_its_own_sound_is(part: CorpusPart, hear: voice_loss.M
     # one frame earlier or later fits worse: the two lie where the mel frame is
     errors = [F.mse_loss(given.roll(shift, 1)[:, 4:-4], fbank[:, 4:-4]).item() for shift in (-2, -1, 0, 1, 2)]
     assert min(errors) == errors[2] and errors[2] < 0.2 * fbank.var()
-    similar = hear(mel) @ voice_loss.embed(hear.encoder, fbank).T
+    similar = hear(mel) @ embed(hear.encoder, fbank).T
     assert (similar.argmax(1) == torch.arange(len(mel))).all()
     assert similar.diagonal().mean() > 0.8
 
