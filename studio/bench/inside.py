@@ -24,8 +24,9 @@ from pathlib import Path
 import uvicorn
 
 from app import build
-from studio.admin.lab_load import hear
+from studio.admin.lab_load import hear, planned_figures
 from studio.admin.office import limits_of
+from studio.admin.planner import Workload
 from studio.api.body import SpeechBody
 from studio.api.web import Rooms
 from studio.bench import service
@@ -187,7 +188,15 @@ def _row(args: argparse.Namespace, studio: Studio, via: str, load_name: str, fig
         "bench": "table", "via": via, "load": load_name, "text_s": args.seconds,
         "prompt_s": round(studio.voice.clip_s, 2),
     }  # fmt: skip
-    return about | figures | {"gpu_bytes": service.gpu_bytes(args.gpu)}
+    return about | figures | _planned(studio, figures) | {"gpu_bytes": service.gpu_bytes(args.gpu)}
+
+
+def _planned(studio: Studio, figures: Row) -> Row:
+    """What the planner says of such a load, by what steps cost in it."""
+    office, clip_s, streams = studio.rooms.office, figures.get("clip_s"), figures.get("streams")
+    if office is None or not isinstance(clip_s, float) or not isinstance(streams, int):
+        return {}
+    return planned_figures(office.tuning.plan(studio.settings, Workload(studio.voice.clip_s, clip_s, streams)))
 
 
 def growing(args: argparse.Namespace, studio: Studio, out: Out) -> list[Measure]:

@@ -46,6 +46,7 @@ WAYS = {
     "default": "as the studio starts it",
     "loud": "with half of the cores for threads, which turn while they wait",
     "later": "below the LM in MPS' order",
+    "fewer": "with three quarters of the multiprocessors, by MPS",
 }
 Gap = tuple[float, int]
 """Seconds between two deltas of a request, and the tokens of the second."""
@@ -208,6 +209,8 @@ class Neighbours:
             variables = dict(self.shared.get("token2wav", {}))
         if way == "later":
             variables |= LATER
+        if way == "fewer":
+            variables |= {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "75"}
         return WorkerProcess(worker_command("torch_token2wav", variables), "token2wav", values)
 
 
