@@ -1,4 +1,4 @@
-"""What serving this model without our engine gives: `python -m studio.bench.baseline SYSTEM`, for the bench to compare.
+"""What serving this model without our engine gives: `python -m studio.bench.baseline SYSTEM ...`, to compare with.
 
 naive: one request at a time, transformers' `generate`, and the flow computed anew over the whole prefix at every hop,
 as upstream streams. batch: as many requests as there are listeners in one padded `generate`, sound once all have ended.
@@ -127,17 +127,20 @@ LOADS = {"naive": naive_load, "batch": batch_load}
 
 
 def measure(args: argparse.Namespace, out: Out) -> None:
-    """A row for each number of listeners, after one speech that is not counted."""
+    """A row for each system and number of listeners, after one speech that is not counted. One load of the models."""
     with tempfile.TemporaryDirectory(prefix="studio-baseline-") as passing:
         system = Baseline(args.folder, args.voice, args.device, args.cache_dir or Path(passing))
         said = BY_SECONDS[args.seconds]
-        LOADS[args.system](system, said[:1], 1)
-        for streams in map(int, args.streams.split(",")):
-            texts = [said[n % len(said)] for n in range(max(args.plays, streams))]
-            plays, wall_s = LOADS[args.system](system, texts, streams)
-            figures = row(streams, plays, 0, wall_s)
-            memory = {"peak_mb": _peak_mb(), "gpu_bytes": torch.cuda.max_memory_allocated()}
-            out.add({"system": args.system, "text_s": args.seconds, **figures, **memory})
+        for name in args.systems:
+            if torch.cuda.is_available():
+                torch.cuda.reset_peak_memory_stats()
+            LOADS[name](system, said[:1], 1)
+            for streams in map(int, args.streams.split(",")):
+                texts = [said[n % len(said)] for n in range(max(args.plays, streams))]
+                plays, wall_s = LOADS[name](system, texts, streams)
+                figures = row(streams, plays, 0, wall_s)
+                memory = {"peak_mb": _peak_mb(), "gpu_bytes": torch.cuda.max_memory_allocated()}
+                out.add({"system": name, "text_s": args.seconds, **figures, **memory})
 
 
 def _peak_mb() -> int:
@@ -149,7 +152,7 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m studio.bench.baseline", description=__doc__.split("\n\n")[0]
     )
-    parser.add_argument("system", choices=sorted(LOADS))
+    parser.add_argument("systems", nargs="+", choices=sorted(LOADS))
     parser.add_argument("--folder", type=Path, default=Path("assets/voice"), help="checkpoint")
     parser.add_argument("--voice", required=True, choices=sorted(starter_entries()), help="a starter voice")
     parser.add_argument("--device", default="cuda:0" if torch.cuda.is_available() else "cpu")

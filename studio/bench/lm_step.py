@@ -30,7 +30,7 @@ from studio.bench.stacks import sampled
 from studio.bench.texts import BY_SECONDS
 from studio.bench.voicing_load import VoicingLoad, drawn_voice
 from studio.engine.lm_client import SpeechLMClient
-from studio.engine.mps import LATER, gpu_sharing
+from studio.engine.mps import OF_TOKEN2WAV, gpu_sharing
 from studio.engine.token2wav_client import Token2WavClient
 from studio.engine.worker import WorkerProcess
 from studio.engine.worker_command import Variables, worker_command, worker_variables
@@ -208,9 +208,9 @@ class Neighbours:
             values["token2wav_threads"] = max(1, cores() // 2)
             variables = dict(self.shared.get("token2wav", {}))
         if way == "later":
-            variables |= LATER
+            variables |= OF_TOKEN2WAV["mps_lm_first"]
         if way == "fewer":
-            variables |= {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "75"}
+            variables |= OF_TOKEN2WAV["mps_lm_apart"]
         return WorkerProcess(worker_command("torch_token2wav", variables), "token2wav", values)
 
 

@@ -14,9 +14,10 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, Literal
 
 import psutil
@@ -25,15 +26,18 @@ from studio.errors import SettingsError
 
 logger = logging.getLogger(__name__)
 
-Sharing = Literal["slices", "mps", "mps_lm_first"]
+Sharing = Literal["slices", "mps", "mps_lm_first", "mps_lm_apart"]
 CONTROL = "nvidia-cuda-mps-control"
 MOST_STUDIOS = 64
 PIPE_PATH_BYTES = 107
 """Of a socket of Linux, whose longest name in the folder of pipes is LONGEST_PIPE."""
 LONGEST_PIPE = "control_privileged"
 START_LIMIT_S = QUIT_LIMIT_S = 20.0
-LATER = {"CUDA_MPS_CLIENT_PRIORITY": "1"}
-"""Below normal: kernels of others that wait go first."""
+OF_TOKEN2WAV: Mapping[Sharing, Mapping[str, str]] = MappingProxyType({
+    "mps": {},
+    "mps_lm_first": {"CUDA_MPS_CLIENT_PRIORITY": "1"},  # below normal: kernels of others that wait go first
+    "mps_lm_apart": {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "75"},  # of the multiprocessors
+})
 
 
 @contextmanager
@@ -47,7 +51,7 @@ def gpu_sharing(wanted: Sharing, cache: Path, device: str) -> Iterator[dict[str,
         return
     with _own_folder(cache.resolve() / "mps") as folder, _running(folder):
         variables = _variables(folder)
-        yield {"lm": variables, "token2wav": variables | (LATER if wanted == "mps_lm_first" else {})}
+        yield {"lm": variables, "token2wav": {**variables, **OF_TOKEN2WAV[wanted]}}
 
 
 def _variables(folder: Path) -> dict[str, str]:

@@ -87,24 +87,24 @@ def _draw(logits, stride, width, records, record_of, BLOCK: tl.constexpr):
         scale = drop * top_share  # others * scale: their part of the softmax of all
 
         # The nucleus, one candidate after the other from the likeliest on: in while the mass before is below top_p.
+        # No `while`: Triton 3.6 built one for the GPU that took the next candidate for `least`.
         candidate = likeliest
         least = likeliest
         mass = 0.0
-        rank = 0
         first = 0.0  # q of the likeliest token if it is repeated, times the nucleus' mass, as all shares here
         total = 0.0  # of q(x) / (1 - p(x)) over the other repeated x
         share = tl.zeros_like(others)  # that of each
-        while (rank < top_k) & (mass < top_p) & (candidate > NOTHING):
-            least = candidate
+        for rank in range(top_k):
+            inside_nucleus = (mass < top_p) & (candidate > NOTHING)
+            least = tl.where(inside_nucleus, candidate, least)
             p = tl.where(rank == 0, top_share, tl.exp(_score_of(candidate) - base) * scale)
             token = width - 1 - (candidate & 0xFFFFFFFF)
-            repeated = (tl.sum((recent == token).to(tl.int32), 0) >= needed) & has_others
+            repeated = (tl.sum((recent == token).to(tl.int32), 0) >= needed) & has_others & inside_nucleus
             first = tl.where(repeated & (rank == 0), p, first)
             moved = tl.where(repeated & (rank > 0), p / (1.0 - p), 0.0)
             total += moved
             share = tl.where(key == candidate, moved, share)
-            mass += p
-            rank += 1
+            mass += tl.where(inside_nucleus, p, 0.0)
             candidate = tl.max(tl.where(key < candidate, key, NOTHING), 0)
 
         # The law times the nucleus' mass; share is exactly what total has of it, so a lone repeat is left nothing.

@@ -44,7 +44,7 @@ from studio.models.flow.stream import Turn, turns_of
 LANES = 2
 PAGE_BUCKETS = (8, 16, 32, 64, 128, LONGEST_PAGES)
 """How many pages the encoder's graphs look at; the solve's follow each stream's own number."""
-FUSED_SLOTS = 16
+FUSED_SLOTS = 8
 """Most slots of a pack whose products are our own kernels, see `FusedEstimator`; `bench.flow_solve` tries both."""
 FUSED_BYTES = 160 * 2**10
 """Shared memory that a core of a GPU must have for them: as A100 and H100 have, and neither Turing, Ada nor GeForce."""
