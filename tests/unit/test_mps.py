@@ -44,7 +44,7 @@ fi
 CRASH = """
 import os, sys
 from pathlib import Path
-from studio.engine.mps import Sharing, gpu_sharing
+from studio.engine.mps import gpu_sharing
 with gpu_sharing("mps", Path(sys.argv[1]), "cuda") as shared:
     print(shared["lm"]["CUDA_MPS_PIPE_DIRECTORY"], flush=True)
     os._exit(9)
@@ -109,7 +109,10 @@ def test_it_runs_with_pipes_below_the_cache_as_long_as_the_block(control: Path, 
 
 @pytest.mark.parametrize(
     "sharing, variable",
-    [("mps_lm_first", {"CUDA_MPS_CLIENT_PRIORITY": "1"}), ("mps_lm_apart", {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "75"})],
+    [
+        ("mps_lm_first", {"CUDA_MPS_CLIENT_PRIORITY": "1"}),
+        ("mps_lm_apart", {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "75"}),
+    ],
 )
 def test_only_token2wav_gives_way_to_the_lm(
     control: Path, tmp_path: Path, sharing: Sharing, variable: dict[str, str]
