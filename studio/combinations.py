@@ -54,6 +54,8 @@ def _misfits(settings: Mapping[str, Any], place: Place) -> Iterator[Misfit]:
     for name, size in parts.items():
         if size > 1 and wanted > place.gpus:
             yield Misfit(name, "admin.too_few_gpus", {"wanted": wanted, "gpus": place.gpus})
+    if settings.get("lm_engines", 1) > 1 and wanted > 1:
+        yield Misfit("lm_engines", "admin.one_gpu")
     if settings.get("speculative", "off") != "off":
         yield Misfit("speculative", "admin.no_drafts")
     yield from _of_quantization(settings.get("quantization", "auto"), place.quantized)

@@ -77,7 +77,7 @@ class Settings(BaseModel):
     models: str = knob("", "Further checkpoints beside model_dir, which a request names as `model`: name=folder or name=owner/repository, comma separated.", group="model")
     load_models: bool = knob(True, "Load them at the start, one after another, as far as they fit; false: only from the Admin tab.", group="model")
     device: Literal["auto", "cpu", "cuda"] = knob("auto", "Where the models run; auto: CUDA if there is one.", group="model")
-    gpu_sharing: Literal["slices", "mps", "mps_lm_first", "mps_lm_apart"] = knob("slices", "How LM and token2wav share a GPU: in slices of time, or at once through NVIDIA's MPS, which the studio then starts and ends; mps_lm_first: and the LM's small steps go before token2wav's; mps_lm_apart: and a quarter of the multiprocessors is left to the LM.", group="model")
+    gpu_sharing: Literal["slices", "mps", "mps_lm_first"] = knob("slices", "How LM and token2wav share a GPU: in slices of time, or at once through NVIDIA's MPS, which the studio then starts and ends; mps_lm_first: and the LM's small steps go before token2wav's.", group="model")
 
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = knob("auto", "Precision of the speech LM; auto: float32 on CPU, bfloat16 on CUDA, float16 on GPUs before Ampere.", group="lm")
     gpu_memory_utilization: float = knob(0.3, "Share of GPU memory for the speech LM and its KV cache.", group="lm", unit="ratio", ge=0.02, le=0.95)
@@ -96,6 +96,7 @@ class Settings(BaseModel):
     enable_sleep_mode: bool = knob(False, "Let the LM be put to sleep from the Admin tab, which gives its GPU memory back; GPUs only. Not run by us.", group="lm")
     tensor_parallel_size: int = knob(1, "GPUs that share each layer of the LM; needs as many. Not run by us.", group="lm", unit="GPUs", ge=1, le=8)
     data_parallel_size: int = knob(1, "Copies of the LM, each on GPUs of its own; needs as many. Not run by us.", group="lm", unit="copies", ge=1, le=8)
+    lm_engines: int = knob(1, "Processes of the LM on one GPU, each for its share of the requests, with weights and a KV cache of its own: a process plans a step of 128 requests for longer than the GPU computes it.", group="lm", unit="processes", ge=1, le=4)
     speculative: Literal["off", "ngram"] = knob("off", "Draft tokens ahead of the LM; refused, for vLLM drafts past logits processors, and ours draws the speech.", group="lm")
     lm_threads: int = knob(0, "CPU threads of the speech LM; 0: one beside a GPU, else half of the cores.", group="lm", unit="threads", ge=0, le=256)
 

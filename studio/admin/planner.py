@@ -190,7 +190,8 @@ def _kv_bytes_per_token(settings: Settings, sizes: LmSizes, machine: Machine) ->
 def _cache_bytes(settings: Settings, sizes: LmSizes, machine: Machine) -> float:
     if machine.device == "cpu":
         return settings.kv_cache_gib * 2**30
-    return max(0.0, machine.memory_bytes * settings.gpu_memory_utilization - sizes.weight_bytes)
+    weights = sizes.weight_bytes * settings.lm_engines
+    return max(0.0, machine.memory_bytes * settings.gpu_memory_utilization - weights)
 
 
 def _flow_frames(settings: Settings, machine: Machine, workload: Workload) -> float:

@@ -17,7 +17,7 @@ SILENT = {
         "enable_sleep_mode",
     ),
     "length": ("max_model_len",),
-    "crowd": ("max_num_seqs", "max_num_batched_tokens", "max_batch_rows", "data_parallel_size"),
+    "crowd": ("max_num_seqs", "max_num_batched_tokens", "max_batch_rows", "data_parallel_size", "lm_engines"),
     "speed": (
         "enforce_eager", "lm_graphs", "async_scheduling", "enable_prefix_caching", "tensor_parallel_size",
         "speculative",

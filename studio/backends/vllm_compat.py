@@ -40,6 +40,11 @@ MOST_INTERVAL = 6
 """Tokens told at once: five wait for the sixth, 16 ms at the 3.1 ms that a token takes on an H200."""
 
 GRAPHED_WORKER = "studio.backends.vllm_graphs.GraphedWorker"
+SHARING_WORKER = "studio.backends.vllm_sharing.SharingWorker"
+SHARING_GRAPHED_WORKER = "studio.backends.vllm_sharing.SharingGraphedWorker"
+
+GRAPH_BYTES = 2**30
+"""Left to each of several engines on one GPU for what its steps and graphs take; 0.6 GiB were seen on an H200."""
 
 INVARIANT_CAPABILITY = 80
 """Least compute capability, times ten, of vLLM's batch invariance."""
@@ -67,8 +72,14 @@ class EngineOptions:
     enable_sleep_mode: bool = False
     tensor_parallel_size: int = 1
     data_parallel_size: int = 1
+    lm_engines: int = 1
     first_block_tokens: int = FIRST_BLOCK_TOKENS
     threads: int = 1
+
+    @property
+    def seqs_of_an_engine(self) -> int:
+        """Requests that each of lm_engines runs at once: no more, for a request goes where the fewest run."""
+        return -(-self.max_num_seqs // self.lm_engines)
 
     @property
     def seed_holds(self) -> SeedHolds:
@@ -167,9 +178,10 @@ def start_engine(
     has_bfloat16 = options.device == "cpu" or current_platform.has_device_capability(80)
     if options.device == "cuda" and options.batch_invariant:
         refuse_variant_gpu(current_platform.has_device_capability(INVARIANT_CAPABILITY))
-    args = AsyncEngineArgs(
-        **engine_arguments(model, options, has_bfloat16), logits_processors=processors_to_name(logits_processor)
-    )
+    arguments = engine_arguments(model, options, has_bfloat16)
+    if options.device == "cuda" and options.lm_engines > 1:
+        arguments["kv_cache_memory_bytes"] = own_cache_bytes(model, gpu_memory_bytes(options.device), options)
+    args = AsyncEngineArgs(**arguments, logits_processors=processors_to_name(logits_processor))
     config = args.create_engine_config()
     if options.device == "cpu":
         # The engine process is forked from this one, which has imported all and run no parallel torch code
@@ -206,26 +218,30 @@ def engine_arguments(model: Path, options: EngineOptions, has_bfloat16: bool = T
     arguments: dict[str, Any] = {
         "model": str(model), "served_model_name": METRICS_NAME, "skip_tokenizer_init": True,
         "enable_prefix_caching": options.enable_prefix_caching, "seed": 0,
-        "max_model_len": options.max_model_len, "max_num_seqs": options.max_num_seqs,
+        "max_model_len": options.max_model_len, "max_num_seqs": options.seqs_of_an_engine,
         "max_num_batched_tokens": options.max_num_batched_tokens, "block_size": options.block_size,
         "use_tqdm_on_load": False,
         "max_logprobs": -1, "disable_log_stats": True, "generation_config": "vllm",
         "async_scheduling": options.device == "cuda" and options.async_scheduling,
         # On a CPU a few rows make a few hundred tokens a second, and each may be what the next hop waits for.
         "stream_interval": stream_interval(options.first_block_tokens) if options.device == "cuda" else 1,
+        "data_parallel_size": options.data_parallel_size * options.lm_engines,
     }  # fmt: skip
     if options.device == "cpu":
         return arguments | {
             "dtype": "float32" if options.dtype == "auto" else options.dtype, "enforce_eager": True,
-            "kv_cache_memory_bytes": int(options.kv_cache_gib * 2**30), "distributed_executor_backend": "uni",
+            "kv_cache_memory_bytes": int(options.kv_cache_gib * 2**30) // options.lm_engines,
+            "distributed_executor_backend": "uni",
         }  # fmt: skip
     arguments |= {
         "dtype": cuda_dtype if options.dtype == "auto" else options.dtype,
         "enforce_eager": options.enforce_eager,
         "gpu_memory_utilization": options.gpu_memory_utilization,
         "kv_cache_dtype": options.kv_cache_dtype, "enable_sleep_mode": options.enable_sleep_mode,
-        "tensor_parallel_size": options.tensor_parallel_size, "data_parallel_size": options.data_parallel_size,
+        "tensor_parallel_size": options.tensor_parallel_size,
     }  # fmt: skip
+    if options.lm_engines > 1:
+        arguments["worker_cls"] = SHARING_WORKER
     if options.quantization == "fp8":
         arguments["quantization"] = "fp8"  # made of the weights as they are loaded; awq and gptq are told by the folder
     if not options.enforce_eager:
@@ -241,19 +257,37 @@ def graph_arguments(options: EngineOptions) -> dict[str, Any]:
     any make, where the attention is FlashAttention 3 (Hopper); elsewhere vLLM itself goes back to "decode".
     """
     if options.lm_graphs == "decode":
-        sizes, mode = graph_sizes(options.max_num_seqs, options.max_num_seqs), "FULL_DECODE_ONLY"
+        sizes, mode = graph_sizes(options.seqs_of_an_engine, options.seqs_of_an_engine), "FULL_DECODE_ONLY"
         return {"compilation_config": _graph_config(mode, sizes)}
     # A capture lets each row have as many keys as the step has tokens: beyond max_model_len it would read past the
     # table of blocks.
     most = min(options.max_num_batched_tokens, options.max_model_len)
     mode = "FULL" if options.lm_graphs == "all" else "FULL_AND_PIECEWISE"
     arguments: dict[str, Any] = {
-        "compilation_config": _graph_config(mode, graph_sizes(options.max_num_seqs, most)),
+        "compilation_config": _graph_config(mode, graph_sizes(options.seqs_of_an_engine, most)),
         # Keys are not split among blocks, of which a speech has a few hundred: splits take memory for each token of
         # a step, and the kernel that adds them up is launched for as many queries as a graph has tokens, in each row.
         "attention_config": {"flash_attn_max_num_splits_for_cuda_graph": 1},
     }  # fmt: skip
-    return arguments | ({"worker_cls": GRAPHED_WORKER} if options.lm_graphs == "all" else {})
+    if options.lm_graphs == "all":
+        arguments["worker_cls"] = GRAPHED_WORKER if options.lm_engines == 1 else SHARING_GRAPHED_WORKER
+    return arguments
+
+
+def own_cache_bytes(model: Path, gpu_bytes: int, options: EngineOptions) -> int:
+    """KV cache of each of several engines on one GPU, which may not find it out: vLLM measures what a GPU has left
+    while it loads, and two that load at once would measure each other.
+
+    model: a converted folder, of whose weights the GPU holds no more bytes than its files have.
+    Raises SettingsError where nothing is left for it.
+    """
+    weights = sum(file.stat().st_size for file in model.glob("*.safetensors"))
+    left = int(gpu_bytes * options.gpu_memory_utilization) // options.lm_engines - weights - GRAPH_BYTES
+    if left <= 0:
+        share, needed = options.gpu_memory_utilization, options.lm_engines * (weights + GRAPH_BYTES)
+        reason = f"{options.lm_engines} engines need {needed >> 20} MiB before any cache"
+        raise SettingsError("settings.bad", name="gpu_memory_utilization", value=share, reason=reason)
+    return left
 
 
 def _graph_config(mode: str, sizes: list[int]) -> dict[str, Any]:
@@ -295,40 +329,56 @@ def batch_buckets(max_num_seqs: int) -> list[int]:
 
 def warm_up_sizes(options: EngineOptions) -> list[int]:
     """Batch sizes to run before the first request; on the CPU nothing is built for a size, so two will do."""
-    return (
-        [1, min(4, options.max_num_seqs)] if options.device == "cpu" else batch_buckets(options.max_num_seqs)
-    )
+    most = options.seqs_of_an_engine
+    sizes = [1, min(4, most)] if options.device == "cpu" else batch_buckets(most)
+    return [options.lm_engines * size for size in sizes]
 
 
 class EngineCounters:
-    """What the engine last said of itself, as one LmStats."""
+    """What the engines last said of themselves, as one LmStats of all of them."""
 
     def __init__(self) -> None:
-        self.stats = LmStats()
+        self._of: dict[int, LmStats] = {}
+        self._blocks = self._block_size_tokens = 0
 
     def set_cache(self, blocks: int, block_size_tokens: int) -> None:
-        self.stats = replace(self.stats, kv_cache_blocks=blocks, block_size_tokens=block_size_tokens)
+        """blocks: of all engines."""
+        self._blocks, self._block_size_tokens = blocks, block_size_tokens
 
-    def record(self, scheduler: Any, iteration: Any) -> None:
-        """Take vLLM's SchedulerStats and IterationStats, either of which may be None."""
+    @property
+    def stats(self) -> LmStats:
+        told = list(self._of.values())
+        summed = {
+            name: sum(getattr(one, name) for one in told)
+            for name in (
+                "running", "waiting", "preemptions", "prefix_cache_queries_tokens", "prefix_cache_hits_tokens",
+                "generated_tokens",
+            )
+        }  # fmt: skip
+        usage = sum(one.kv_cache_usage_ratio for one in told) / max(1, len(told))  # their caches are of one size
+        return LmStats(usage, self._blocks, self._block_size_tokens, **summed)
+
+    def record(self, scheduler: Any, iteration: Any, engine: int = 0) -> None:
+        """Take vLLM's SchedulerStats and IterationStats, either of which may be None, of the engine of that number."""
+        stats = self._of.get(engine, LmStats())
         if scheduler is not None:
             cached = scheduler.prefix_cache_stats
-            self.stats = replace(
-                self.stats,
+            stats = replace(
+                stats,
                 kv_cache_usage_ratio=float(scheduler.kv_cache_usage),
                 running=int(scheduler.num_running_reqs),
                 waiting=int(scheduler.num_waiting_reqs)
                 + int(getattr(scheduler, "num_skipped_waiting_reqs", 0)),
-                prefix_cache_queries_tokens=self.stats.prefix_cache_queries_tokens
-                + (cached.queries if cached else 0),
-                prefix_cache_hits_tokens=self.stats.prefix_cache_hits_tokens + (cached.hits if cached else 0),
+                prefix_cache_queries_tokens=stats.prefix_cache_queries_tokens + (cached.queries if cached else 0),
+                prefix_cache_hits_tokens=stats.prefix_cache_hits_tokens + (cached.hits if cached else 0),
             )
         if iteration is not None:
-            self.stats = replace(
-                self.stats,
-                preemptions=self.stats.preemptions + int(iteration.num_preempted_reqs),
-                generated_tokens=self.stats.generated_tokens + int(iteration.num_generation_tokens),
+            stats = replace(
+                stats,
+                preemptions=stats.preemptions + int(iteration.num_preempted_reqs),
+                generated_tokens=stats.generated_tokens + int(iteration.num_generation_tokens),
             )
+        self._of[engine] = stats
 
 
 def stat_logger(counters: EngineCounters) -> Callable[..., Any]:
@@ -337,10 +387,10 @@ def stat_logger(counters: EngineCounters) -> Callable[..., Any]:
 
     class CountingLogger(StatLoggerBase):
         def __init__(self, vllm_config: Any, engine_index: int = 0) -> None:
-            pass
+            self._engine = engine_index
 
         def record(self, scheduler_stats: Any, iteration_stats: Any, *_: Any, **__: Any) -> None:
-            counters.record(scheduler_stats, iteration_stats)
+            counters.record(scheduler_stats, iteration_stats, self._engine)
 
         def log_engine_initialized(self) -> None:
             pass

@@ -28,7 +28,7 @@ LOGITS_PROCESSOR = "studio.models.speech_lm.ras_processor:RepetitionAwareSamplin
 
 
 class VllmSpeechLM:
-    """SpeechLM over one AsyncLLM. Owner: the event loop it was started in."""
+    """SpeechLM over one AsyncLLM, of one engine or several. Owner: the event loop it was started in."""
 
     def __init__(
         self,
@@ -37,8 +37,11 @@ class VllmSpeechLM:
         counters: EngineCounters,
         max_model_len: int,
         bounds: TokenBounds,
+        engines: int = 1,
     ) -> None:
+        """engines: of which each runs its share of the requests."""
         self._engine = engine
+        self._running = [0] * engines
         self._counters = counters
         self._max_model_len = max_model_len
         self._bounds = bounds
@@ -53,7 +56,7 @@ class VllmSpeechLM:
         counters = EngineCounters()
         layout = read_layout(folder)
         engine = vllm_compat.start_engine(folder, options, LOGITS_PROCESSOR, counters)
-        return cls(engine, layout, counters, options.max_model_len, bounds)
+        return cls(engine, layout, counters, options.max_model_len, bounds, options.lm_engines)
 
     async def generate(
         self, prompt: LmPrompt | LmTurn, sampling: Sampling, request_id: str
@@ -62,7 +65,11 @@ class VllmSpeechLM:
         ids, params = (
             self._turn(prompt, sampling) if isinstance(prompt, LmTurn) else self._request(prompt, sampling)
         )
-        outputs = self._engine.generate({"prompt_token_ids": ids}, params, request_id)
+        number = self._running.index(min(self._running))
+        outputs = self._engine.generate(
+            {"prompt_token_ids": ids}, params, request_id, data_parallel_rank=number if len(self._running) > 1 else None
+        )
+        self._running[number] += 1
         try:
             async for output in outputs:
                 completion = output.outputs[0]
@@ -76,6 +83,7 @@ class VllmSpeechLM:
         except Exception as error:
             raise wrap_error(error) from error
         finally:
+            self._running[number] -= 1
             await outputs.aclose()
 
     def _reason(self, prompt: LmPrompt | LmTurn, given: str | None, most: int | None) -> str | None:

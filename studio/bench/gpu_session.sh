@@ -129,7 +129,7 @@ variants() {
     case $name in
       decode) variant decode 140 --streams "$LM_STREAMS" --check --beside-rows "$one" --beside-streams "$LM_BESIDE" --split --stacks ;;
       pieces|all) variant "$name" 120 --set "lm_graphs=$name" --streams "$LM_STREAMS" --check ;;
-      mps) variant mps 190 --set gpu_sharing=mps --streams "$most" --beside-rows "$LM_ROWS" --beside-streams "$most" --ways default,later,fewer ;;
+      mps) variant mps 150 --set gpu_sharing=mps --streams "$most" --beside-rows "$LM_ROWS" --beside-streams "$most" --ways default,later ;;
       sync) variant sync 70 --set async_scheduling=false --streams "$LM_STREAMS" ;;
       loud) variant loud 110 --streams "$most" --beside-rows "$one" --beside-streams "$most" --ways loud ;;
       *) echo "no variant $name"; false ;;

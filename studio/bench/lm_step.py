@@ -46,7 +46,6 @@ WAYS = {
     "default": "as the studio starts it",
     "loud": "with half of the cores for threads, which turn while they wait",
     "later": "below the LM in MPS' order",
-    "fewer": "with three quarters of the multiprocessors, by MPS",
 }
 Gap = tuple[float, int]
 """Seconds between two deltas of a request, and the tokens of the second."""
@@ -209,8 +208,6 @@ class Neighbours:
             variables = dict(self.shared.get("token2wav", {}))
         if way == "later":
             variables |= OF_TOKEN2WAV["mps_lm_first"]
-        if way == "fewer":
-            variables |= OF_TOKEN2WAV["mps_lm_apart"]
         return WorkerProcess(worker_command("torch_token2wav", variables), "token2wav", values)
 
 

@@ -26,7 +26,7 @@ from studio.errors import SettingsError
 
 logger = logging.getLogger(__name__)
 
-Sharing = Literal["slices", "mps", "mps_lm_first", "mps_lm_apart"]
+Sharing = Literal["slices", "mps", "mps_lm_first"]
 CONTROL = "nvidia-cuda-mps-control"
 MOST_STUDIOS = 64
 PIPE_PATH_BYTES = 107
@@ -36,7 +36,6 @@ START_LIMIT_S = QUIT_LIMIT_S = 20.0
 OF_TOKEN2WAV: Mapping[Sharing, Mapping[str, str]] = MappingProxyType({
     "mps": {},
     "mps_lm_first": {"CUDA_MPS_CLIENT_PRIORITY": "1"},  # below normal: kernels of others that wait go first
-    "mps_lm_apart": {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "75"},  # of the multiprocessors
 })
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from studio.doctor.machine import sharing_finding
-from studio.engine.mps import CONTROL, Sharing, gpu_sharing
+from studio.engine.mps import CONTROL, gpu_sharing
 from studio.errors import SettingsError
 
 SCRIPT = """#!/bin/sh
@@ -107,18 +107,9 @@ def test_it_runs_with_pipes_below_the_cache_as_long_as_the_block(control: Path, 
     wait_gone(pid)
 
 
-@pytest.mark.parametrize(
-    "sharing, variable",
-    [
-        ("mps_lm_first", {"CUDA_MPS_CLIENT_PRIORITY": "1"}),
-        ("mps_lm_apart", {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "75"}),
-    ],
-)
-def test_only_token2wav_gives_way_to_the_lm(
-    control: Path, tmp_path: Path, sharing: Sharing, variable: dict[str, str]
-) -> None:
-    with gpu_sharing(sharing, tmp_path, "cuda") as shared:
-        assert shared["token2wav"] == shared["lm"] | variable
+def test_only_token2wav_gives_way_where_the_lm_goes_first(control: Path, tmp_path: Path) -> None:
+    with gpu_sharing("mps_lm_first", tmp_path, "cuda") as shared:
+        assert shared["token2wav"] == shared["lm"] | {"CUDA_MPS_CLIENT_PRIORITY": "1"}
 
 
 def test_two_studios_with_one_cache_have_one_each(control: Path, tmp_path: Path) -> None:

@@ -52,6 +52,15 @@ ENCODER_WORK = 2048
 """Slots times pages in one graph of the encoder: bounds the scores of distances, 164 MB at full size."""
 
 
+def slot_buckets(most: int) -> list[int]:
+    """Slots of a pack that have graphs of their own; others are padded to the next, by a fifth on average or less."""
+    size, sizes = 1, {most}
+    while size < most:
+        sizes.add(size)
+        size += size if size < 8 else 4 if size < 16 else max(8, (1 << size.bit_length()) // 8)
+    return sorted(sizes)
+
+
 def takes_products(estimator: CausalConditionalDecoder, device: torch.device) -> bool:
     """Whether `FusedEstimator` suits: on a CPU always, on a GPU if its kernels have the types, sizes and memory."""
     if device.type == "cpu":
@@ -123,7 +132,7 @@ class PagedFlow:
         pages = pool_bytes // sum(rate.page_bytes for rate in rates) - RESERVED
         self.pool = PagePool(rates, pages, device)
         self.graphs = Graphs(device)
-        self._buckets = [1 << n for n in range(max_slots.bit_length()) if 1 << n < max_slots] + [max_slots]
+        self._buckets = slot_buckets(max_slots)
         self._slots = SlotBuffer(max_slots, device)
         self._distances = Distances()
         self._encoded = torch.zeros(max_slots * BLOCK_FRAMES, MEL_BINS, device=device)  # what a graph leaves
