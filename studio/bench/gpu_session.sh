@@ -38,11 +38,11 @@ ONE=(--commit "$COMMIT"); [[ ${CUDA_VISIBLE_DEVICES:-} =~ ^[0-9]+$ ]] && ONE+=(-
 OPEN=(--max-running 256 --queue-size 1000 --max-per-client 1000 --takes-max-mb 0)
 if [ "$DEVICE" = cuda ]; then
   LM_STREAMS=1,8,64,128; LM_ROWS=1,32; LM_BESIDE=1,64; LM_SECONDS=3; LM_SETTINGS=(--set gpu_memory_utilization=0.1)
-  LOADS=(--seconds 3 --streams 1,8,32,64 --burst 128); GROWTH=(--growth-streams 1,32); PLAIN=1,8; PLAYS=1; CODES=6561; PROFILED=1,32
+  LOADS=(--seconds 3 --streams 1,8,32,64 --burst 128); GROWTH=(--growth-streams 1,32); PLAIN=${PLAIN:-1,8}; PLAYS=1; CODES=6561; PROFILED=1,32
   SERVED=("${OPEN[@]}" --max-num-seqs 128 --max-batch-rows 128 --gpu-memory-utilization 0.1 --flow-pool-gib 100)
 else
   LM_STREAMS=1,4; LM_ROWS=2; LM_BESIDE=1,3; LM_SECONDS=1; LM_SETTINGS=(--set kv_cache_gib=0.1 --tokens 20)
-  LOADS=(--seconds 3 --streams 1 --burst 3 --rounds 1 --fewest 4); GROWTH=(--growth-streams 1,2 --growth-s 12); PLAIN=1,2
+  LOADS=(--seconds 3 --streams 1 --burst 3 --rounds 1 --fewest 4); GROWTH=(--growth-streams 1,2 --growth-s 12); PLAIN=${PLAIN:-1,2}
   PLAYS=1; CODES=243; PROFILED=1,2; SERVED=("${OPEN[@]}" --kv-cache-gib 0.1)
 fi
 
