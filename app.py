@@ -15,6 +15,7 @@ from studio import heap
 from studio.admin.fitting import WeightBytes
 from studio.admin.office import limits_of, open_office
 from studio.admin.planner import LmSizes
+from studio.api import speech
 from studio.api.arrival import Arrival
 from studio.api.web import build_web
 from studio.audio import loudness
@@ -100,8 +101,9 @@ def load(name: str, folder: Path, settings: Settings, store: VoiceStore, shared:
 
 
 async def settle() -> None:
-    """The start is over but for the models: load what the first take would wait for, then walk none of it again."""
+    """The start is over but for the models: load what a first sound and take wait for, then walk none of it again."""
     sys.setswitchinterval(SWITCH_S)
+    await speech.warm()
     await asyncio.to_thread(loudness.warm)
     heap.settle()
     heap.collect_seldom()

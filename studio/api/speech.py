@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import TypeVar
@@ -17,6 +18,7 @@ from studio.api.sse import speech_events
 from studio.audio.encode import STREAMED_FORMATS, encode_file, encode_stream
 from studio.engine.stream import SpeechStream
 from studio.errors import RequestAborted
+from studio.messages import catalogue
 from studio.speech import SAMPLE_RATE_HZ, AudioChunk, Float32
 
 MEDIA_TYPES = {
@@ -54,6 +56,14 @@ def speech_router(speaking: Speaking, client_of: Callable[[Request], str]) -> AP
         return Response(await anext(data), media_type=MEDIA_TYPES[wanted], headers=headers)
 
     return router
+
+
+async def warm() -> None:
+    """Load what the first reply would wait for, 15 to 100 ms, by streaming one to nobody."""
+    inspect.getsourcelines(warm)  # FastAPI looks up where a route stands when it is first asked
+    catalogue("en")  # for the headers
+    nothing_comes = asyncio.get_running_loop().create_future
+    await StreamingResponse(whole(b""))({"type": "http"}, nothing_comes, lambda message: asyncio.sleep(0))
 
 
 async def whole(data: bytes) -> AsyncGenerator[bytes, None]:

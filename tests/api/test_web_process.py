@@ -66,6 +66,44 @@ print(gc.get_freeze_count() > 10 * len(gc.get_objects()))
     assert (run.returncode, run.stdout.strip()) == (0, "True"), run.stderr
 
 
+def test_first_speech_over_http_loads_nothing(tmp_path: Path) -> None:
+    """What is imported or read then is heard as a later first sound, once after each start."""
+    code = """
+import asyncio, json, sys
+from urllib.request import Request, urlopen
+from app import settle
+from studio.backends.fake import ScriptedSpeechLM, SineToken2Wav, WordFrontend
+from studio.bench.host import VOICE, arguments, web_on
+from studio.bench.serving import serving
+from studio.engine.engine import Engine
+
+def ask(url, body=None):
+    data = body and json.dumps(body).encode()
+    return urlopen(Request(url, data, {"Content-Type": "application/json"}), timeout=60).read()
+
+async def main(data):
+    found, counting = [], False
+    def note(event, args):
+        if counting and event in ("import", "open") and not str(args[0]).startswith(data):
+            found.append(args[0])
+    sys.addaudithook(note)
+    engine = Engine(ScriptedSpeechLM(), SineToken2Wav(), WordFrontend())
+    async with serving(web_on(engine, data, arguments(["--takes-max-mb", "0"]))) as url:
+        await settle()
+        await asyncio.to_thread(ask, url + "/v1/models")  # so that the client has loaded what it needs
+        counting = True
+        body = {"input": "Hello there.", "voice": VOICE, "response_format": "pcm"}
+        sound = await asyncio.to_thread(ask, url + "/v1/audio/speech", body)
+        counting = False
+        print(len(sound) > 0, found)
+
+asyncio.run(main(sys.argv[1]))
+"""
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    run = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert (run.returncode, run.stdout.strip()) == (0, "True []"), run.stdout + run.stderr
+
+
 def test_a_folder_that_is_no_checkpoint_ends_the_start_with_a_sentence(tmp_path: Path) -> None:
     command = [sys.executable, "app.py", "--model-dir", str(tmp_path), "--data-dir", str(tmp_path / "data")]
     run = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
