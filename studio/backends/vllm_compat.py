@@ -426,9 +426,16 @@ def is_engine_dead(error: BaseException) -> bool:
 
 
 def engine_processes(engine: AsyncLLM) -> list[BaseProcess]:
-    """The engine's own processes (on a CPU one, forked from this)."""
+    """The engines' own processes (on a CPU forked from this), in their order."""
     manager = getattr(engine.engine_core.resources, "engine_manager", None)
     return list(manager.processes) if manager else []
+
+
+def watched_processes(engine: AsyncLLM) -> list[BaseProcess]:
+    """Those without which it does not go on: its engines', and of several also what hears of their loads. Nobody would
+    miss that at once, and each engine would keep for it what it says, without end."""
+    coordinator = getattr(engine.engine_core.resources, "coordinator", None)
+    return [*engine_processes(engine), *([coordinator.proc] if coordinator else [])]
 
 
 def choose_device(wanted: str) -> Device:

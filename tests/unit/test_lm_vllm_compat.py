@@ -226,6 +226,19 @@ def test_gauges_are_replaced_and_counts_add_up():
     assert (stats.kv_cache_blocks, stats.block_size_tokens) == (100, 32)
 
 
+def test_what_several_engines_need_beside_themselves_is_watched_and_is_none_of_them():
+    first, second, coordinator = (SimpleNamespace(pid=pid) for pid in (11, 12, 13))
+
+    def engine(*processes, coordinator=None):
+        resources = SimpleNamespace(engine_manager=SimpleNamespace(processes=processes), coordinator=coordinator)
+        return SimpleNamespace(engine_core=SimpleNamespace(resources=resources))
+
+    several = engine(first, second, coordinator=SimpleNamespace(proc=coordinator))
+    assert vllm_compat.engine_processes(several) == [first, second]
+    assert vllm_compat.watched_processes(several) == [first, second, coordinator]
+    assert vllm_compat.watched_processes(engine(first)) == [first]
+
+
 def test_either_half_of_a_record_may_be_absent():
     counters = EngineCounters()
     counters.record(None, iteration(0, 5))
