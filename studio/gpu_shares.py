@@ -8,6 +8,8 @@ from typing import Any
 WORK_BYTES = 2**30
 WORK_SHARE = 0.08
 """Of a GPU, for each model beside its pools: two contexts, weights, graphs, the prompt encoder; 12 GB of 141."""
+GRAPH_BYTES = 2**30
+"""Left to each of several engines of a speech LM for what its steps and graphs take; 0.6 GiB were seen on an H200."""
 
 
 def models_known(settings: Mapping[str, Any]) -> int:
@@ -22,3 +24,12 @@ def gpu_pool_bytes(free: int, total: int, lm_share: float, models: int = 1) -> i
     Returns: none or less than none where that is not enough for pages.
     """
     return int(min(free, total * (1 / models - lm_share)) - WORK_BYTES - WORK_SHARE * total)
+
+
+def engine_cache_bytes(lm_bytes: int, weight_bytes: int, engines: int = 1) -> int:
+    """KV cache of each engine of a speech LM, which share lm_bytes of a GPU and hold the weights once each.
+
+    Returns: none or less than none where weights leave nothing. What the steps of a lone engine take is not counted:
+             vLLM measures that, which it cannot beside others.
+    """
+    return lm_bytes // engines - weight_bytes - (GRAPH_BYTES if engines > 1 else 0)

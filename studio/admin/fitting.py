@@ -63,14 +63,14 @@ def fit(settings: Settings, weights: WeightBytes, room: Room) -> Fit:
     """Of a model that would be loaded now with these settings.
 
     vLLM takes its share of a GPU whatever it needs of it, and the flow its pool; on a CPU vLLM takes the cache it is
-    told, and weights are read as they lie in their files, which are float32 for the official ones and for ours.
+    told, and each of its engines reads weights as they lie in their files, float32 for the official ones and for ours.
     """
     if room.memory_bytes:
         share, total = settings.gpu_memory_utilization, room.memory_bytes
         usual = max(0, gpu_pool_bytes(total, total, share, models_known(settings.model_dump())))
         pool = int(settings.flow_pool_gib * GIB) or usual
         return Fit(int(share * total) + weights.token2wav + int(CUDA_GIB * GIB) + pool, room.free_bytes)
-    lm = weights.lm + int(settings.kv_cache_gib * GIB) + room.beside_lm
+    lm = settings.lm_engines * weights.lm + int(settings.kv_cache_gib * GIB) + room.beside_lm
     return Fit(lm + weights.token2wav + room.beside_token2wav, room.free_bytes)
 
 

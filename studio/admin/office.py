@@ -118,10 +118,11 @@ def open_office(
         if total := int(facts.get("gpu_memory_bytes", 0)):
             told = monitor.gpu_mb is not None and facts.get("gpus") == 1
             return Room(total - int((monitor.gpu_mb or 0.0) * 1e6) if told else None, total)
-        held, cache = meter.memory_mb(), tuning.settings.kv_cache_gib * 2**30
+        held, present = meter.memory_mb(), tuning.settings
+        lm = present.lm_engines * weights.lm + present.kv_cache_gib * 2**30
         return Room(
             free_memory_bytes(),
-            beside_lm=beside(held.get("lm"), weights.lm + cache, LM_GIB),
+            beside_lm=beside(held.get("lm"), lm, LM_GIB),
             beside_token2wav=beside(held.get("token2wav"), weights.token2wav, TOKEN2WAV_GIB),
         )
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from studio.checkpoint import Checkpoint, read_lm_config
 from studio.engine.step_cost import Costs
 from studio.engine.token_hop import HopSchedule
+from studio.gpu_shares import engine_cache_bytes
 from studio.settings import Settings
 from studio.speech import BLOCK_TOKENS, MEL_FRAMES_PER_TOKEN, TOKEN_RATE_HZ
 
@@ -80,13 +81,15 @@ class Workload:
 class Plan:
     """Figures of a set of settings. streams: requests at once; bound: the setting or stage that stops them there.
 
-    flow_bytes: state of one stream in the flow. first_audio_s and audio_s_per_s: of so many streams, each asking
-    anew as soon as it has ended. lm_mb: memory of the speech LM's processes on a CPU.
+    engine_tokens: of kv_tokens, those of one of lm_engines. flow_bytes: state of one stream in the flow. first_audio_s
+    and audio_s_per_s: of so many streams, each asking anew as soon as it has ended. lm_mb: memory of the speech LM's
+    processes on a CPU.
     """
 
     kv_bytes_per_token: int
     kv_blocks: int
     kv_tokens: int
+    engine_tokens: int
     request_tokens: int
     request_blocks: int
     flow_bytes: int
@@ -107,14 +110,16 @@ USUAL = Workload()
 def plan(settings: Settings, sizes: LmSizes, machine: Machine, workload: Workload = USUAL) -> Plan:
     """What such a load needs, how many streams of it fit, and how fast they are."""
     per_token = _kv_bytes_per_token(settings, sizes, machine)
-    blocks = int(_cache_bytes(settings, sizes, machine) // (per_token * settings.block_size))
+    engines, size = settings.lm_engines, settings.block_size
+    own_blocks = int(_cache_bytes(settings, sizes, machine) // (per_token * size))
+    blocks = engines * own_blocks
     seconds = workload.prompt_s + workload.clip_s
     tokens = round(seconds * (TOKEN_RATE_HZ + TEXT_IDS_PER_S)) + 2
-    request_blocks = -(-tokens // settings.block_size)
+    request_blocks = -(-tokens // size)
     flow_bytes = round(_flow_frames(settings, machine, workload) * _flow_frame_bytes(settings, machine))
     speed = Speed(settings, machine.costs)
     ceilings = {
-        "kv_cache": blocks // request_blocks, "max_num_seqs": settings.max_num_seqs,
+        "kv_cache": engines * (own_blocks // request_blocks), "max_num_seqs": settings.max_num_seqs,
         "max_running": settings.max_running, **speed.ceilings(),
     }  # fmt: skip
     if flow_bytes and (pool := _flow_pool_bytes(settings, machine)):
@@ -123,9 +128,9 @@ def plan(settings: Settings, sizes: LmSizes, machine: Machine, workload: Workloa
     streams = workload.streams or max(1, ceilings[bound])
     first_s, audio_s_per_s = speed.of(streams, workload.clip_s)
     return Plan(
-        per_token, blocks, blocks * settings.block_size, tokens, request_blocks, flow_bytes, ceilings[bound], bound,
+        per_token, blocks, blocks * size, own_blocks * size, tokens, request_blocks, flow_bytes, ceilings[bound], bound,
         first_s, audio_s_per_s, _lm_mb(settings, sizes, machine), sizes.positions,
-        machine.memory_unknown or blocks * settings.block_size >= settings.max_model_len,
+        machine.memory_unknown or own_blocks * size >= settings.max_model_len,
     )  # fmt: skip
 
 
@@ -188,10 +193,11 @@ def _kv_bytes_per_token(settings: Settings, sizes: LmSizes, machine: Machine) ->
 
 
 def _cache_bytes(settings: Settings, sizes: LmSizes, machine: Machine) -> float:
+    """Of each of lm_engines."""
     if machine.device == "cpu":
-        return settings.kv_cache_gib * 2**30
-    weights = sizes.weight_bytes * settings.lm_engines
-    return max(0.0, machine.memory_bytes * settings.gpu_memory_utilization - weights)
+        return settings.kv_cache_gib * 2**30 / settings.lm_engines
+    share = int(machine.memory_bytes * settings.gpu_memory_utilization)
+    return max(0, engine_cache_bytes(share, sizes.weight_bytes, settings.lm_engines))
 
 
 def _flow_frames(settings: Settings, machine: Machine, workload: Workload) -> float:
@@ -227,8 +233,10 @@ def _flow_pool_bytes(settings: Settings, machine: Machine) -> float:
 
 
 def _lm_mb(settings: Settings, sizes: LmSizes, machine: Machine) -> float | None:
-    """What it takes now, with the KV cache of the settings in place of the present one."""
+    """What it takes now, with weights and KV cache of the settings in place of the present ones."""
     if machine.device != "cpu" or machine.lm_mb is None or machine.present is None:
         return None
-    before, after = (_cache_bytes(s, sizes, machine) for s in (machine.present, settings))
+    before, after = (
+        s.lm_engines * (sizes.weight_bytes + _cache_bytes(s, sizes, machine)) for s in (machine.present, settings)
+    )
     return machine.lm_mb + (after - before) / 1e6

@@ -237,6 +237,6 @@ class Tuning:
 def _refuse_too_long(plan: Plan, wanted: int) -> None:
     """Raises: InvalidRequest for a max_model_len that the KV cache or the checkpoint has no room for."""
     if not plan.fits:
-        raise InvalidRequest("admin.does_not_fit", param="max_model_len", tokens=plan.kv_tokens, wanted=wanted)
+        raise InvalidRequest("admin.does_not_fit", param="max_model_len", tokens=plan.engine_tokens, wanted=wanted)
     if plan.positions and wanted > plan.positions:
         raise InvalidRequest("admin.too_long", param="max_model_len", positions=plan.positions, wanted=wanted)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from studio.errors import SettingsError
+from studio.gpu_shares import GRAPH_BYTES, engine_cache_bytes
 from studio.protocols import LmStats
 from studio.setup.machine import find_device
 from studio.speech import FIRST_BLOCK_TOKENS, LOOKAHEAD_TOKENS, SeedHolds
@@ -42,9 +43,6 @@ MOST_INTERVAL = 6
 GRAPHED_WORKER = "studio.backends.vllm_graphs.GraphedWorker"
 SHARING_WORKER = "studio.backends.vllm_sharing.SharingWorker"
 SHARING_GRAPHED_WORKER = "studio.backends.vllm_sharing.SharingGraphedWorker"
-
-GRAPH_BYTES = 2**30
-"""Left to each of several engines on one GPU for what its steps and graphs take; 0.6 GiB were seen on an H200."""
 
 INVARIANT_CAPABILITY = 80
 """Least compute capability, times ten, of vLLM's batch invariance."""
@@ -282,7 +280,7 @@ def own_cache_bytes(model: Path, gpu_bytes: int, options: EngineOptions) -> int:
     Raises SettingsError where nothing is left for it.
     """
     weights = sum(file.stat().st_size for file in model.glob("*.safetensors"))
-    left = int(gpu_bytes * options.gpu_memory_utilization) // options.lm_engines - weights - GRAPH_BYTES
+    left = engine_cache_bytes(int(gpu_bytes * options.gpu_memory_utilization), weights, options.lm_engines)
     if left <= 0:
         share, needed = options.gpu_memory_utilization, options.lm_engines * (weights + GRAPH_BYTES)
         reason = f"{options.lm_engines} engines need {needed >> 20} MiB before any cache"
@@ -428,9 +426,16 @@ def is_engine_dead(error: BaseException) -> bool:
 
 
 def engine_processes(engine: AsyncLLM) -> list[BaseProcess]:
-    """The engine's own processes (on a CPU one, forked from this)."""
+    """The engines' own processes (on a CPU forked from this), in their order."""
     manager = getattr(engine.engine_core.resources, "engine_manager", None)
     return list(manager.processes) if manager else []
+
+
+def watched_processes(engine: AsyncLLM) -> list[BaseProcess]:
+    """Those without which it does not go on: its engines', and of several also what hears of their loads. Nobody would
+    miss that at once, and each engine would keep for it what it says, without end."""
+    coordinator = getattr(engine.engine_core.resources, "coordinator", None)
+    return [*engine_processes(engine), *([coordinator.proc] if coordinator else [])]
 
 
 def choose_device(wanted: str) -> Device:

@@ -163,13 +163,13 @@ class VllmSpeechLM:
     def watch(self, on_death: Callable[[], None]) -> None:
         """Call on_death when a process of the engine ends, also while no request runs."""
         loop = asyncio.get_running_loop()
-        for process in vllm_compat.engine_processes(self._engine):
+        for process in vllm_compat.watched_processes(self._engine):
             loop.add_reader(process.sentinel, on_death)
             self._watched.append(process.sentinel)
 
     @property
     def engine_pids(self) -> list[int]:
-        """Processes of the engine beside this one."""
+        """The process of each engine."""
         return [p.pid for p in vllm_compat.engine_processes(self._engine) if p.pid is not None]
 
     async def _drain(self, prompt: LmPrompt, request_id: str) -> None:

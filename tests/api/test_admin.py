@@ -199,7 +199,10 @@ REFUSED: list[tuple[dict, dict, str]] = [
     ({}, {"speculative": "ngram"}, "ours draws the speech"),
     ({}, {"first_hop_tokens": 150}, "less than first_hop_tokens"),
     ({}, {"first_hop_tokens": 30}, "multiple of 25"),
+    ({}, {"lm_engines": 2, "kv_cache_gib": 0.05}, "would hold 3264 tokens, less than max_model_len 4096"),
     (GPU, {"data_parallel_size": 2, "tensor_parallel_size": 2}, "4 GPUs would be needed and 1"),
+    (GPU | {"gpus": 2}, {"lm_engines": 2, "data_parallel_size": 2}, "several engines share one GPU"),
+    (GPU | {"gpus": 2}, {"lm_engines": 2, "tensor_parallel_size": 2}, "several engines share one GPU"),
     (GPU, {"quantization": "int8"}, "mixtures of experts"),
     (GPU, {"quantization": "awq"}, "are not awq"),
     (GPU | {"quantized": "gptq"}, {"quantization": "fp8"}, "are gptq already"),
@@ -221,6 +224,8 @@ def test_the_same_is_previewed_where_it_can_be(looked_after: Service) -> None:
         (GPU, {"quantization": "fp8", "kv_cache_dtype": "fp8_e4m3"}),
         (GPU | {"quantized": "awq"}, {"quantization": "awq"}),
         (GPU | {"gpus": 2}, {"tensor_parallel_size": 2}),
+        (GPU, {"lm_engines": 2}),
+        ({}, {"kv_cache_gib": 0.05}),  # which has no place for two engines
     ):
         place(looked_after, **facts)
         found = client.post("/admin/preview", json={"changes": changes})

@@ -62,7 +62,10 @@ def test_a_gpu_s_groups_of_tokens_lose_none_and_their_end_does_not_wait(first_bl
 
 @pytest.mark.parametrize(
     "options",
-    [EngineOptions("cpu"), *(EngineOptions("cuda", lm_graphs=graphs) for graphs in get_args(LmGraphs))],
+    [
+        EngineOptions("cpu"),
+        *(EngineOptions("cuda", lm_graphs=graphs, lm_engines=n) for graphs in get_args(LmGraphs) for n in (1, 2)),
+    ],
 )
 def test_every_argument_is_one_of_this_vllm(options):
     from vllm.config import AttentionConfig, CompilationConfig, CUDAGraphMode

@@ -1,8 +1,8 @@
-"""The real speech LM worker on vLLM's CPU engine, with a small random checkpoint; the last test kills it.
+"""The real speech LM worker on vLLM's CPU engine, with a small random checkpoint; its engines are killed in the end.
 
-One worker serves all tests of this file. vLLM's CPU attention has no kernel for the mini fixture's head size
-(16), so the checkpoint here has heads of 64, and the plain network, which holds the fixture, is what vLLM is
-compared with.
+One worker serves all tests of this file, first with one engine, then with two. vLLM's CPU attention has no kernel for
+the mini fixture's head size (16), so the checkpoint here has heads of 64, and the plain network, which holds the
+fixture, is what vLLM is compared with.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -18,6 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import pytest_asyncio
 import torch
@@ -27,7 +29,7 @@ from studio.engine.worker import WorkerProcess
 from studio.errors import EngineDead, RequestAborted, SpeechLMError
 from studio.models.speech_lm.layout import SpeechLmLayout
 from studio.models.speech_lm.qwen2 import SpeechLm, causal_attend, sizes_from_config
-from studio.protocols import FILL, LmPrompt, LmTurn
+from studio.protocols import FILL, LmPrompt, LmStats, LmTurn
 from studio.speech import Sampling
 from tests.fixtures import make_weights
 
@@ -66,13 +68,17 @@ def checkpoint(tmp_path_factory) -> Path:
     return folder
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def worker(checkpoint, tmp_path_factory) -> AsyncIterator[WorkerProcess]:
-    settings = {
+@pytest.fixture(scope="module")
+def settings(checkpoint, tmp_path_factory) -> dict[str, object]:
+    return {
         "model_dir": str(checkpoint), "cache_dir": str(tmp_path_factory.mktemp("cache")), "device": "cpu",
         "kv_cache_gib": 0.0625, "max_num_seqs": 8, "max_model_len": 8192, "max_num_batched_tokens": 1024,
         "lm_threads": 1,
     }  # fmt: skip
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def worker(settings) -> AsyncIterator[WorkerProcess]:
     made = WorkerProcess([sys.executable, "-m", "studio.backends.vllm_lm"], "speech LM", settings)
     await made.start()
     await made.wait_ready()
@@ -298,3 +304,103 @@ async def test_a_killed_engine_is_told_at_once_and_the_next_one_speaks_the_same(
     await worker.wait_ready()
     assert worker.state.restarts == 1
     assert (await speak(lm, prompt, 3, "after the kill"))[0] == first
+
+
+async def idle(lm) -> LmStats:
+    """What the engines say once they have told of all their steps: a last token may be here before its step is told."""
+    async with asyncio.timeout(120):
+        while (stats := await lm.stats()).running:
+            pass
+    return stats
+
+
+async def made_by_each(worker) -> dict[str, float]:
+    """Tokens by number of the engine, as vLLM's own metrics have them."""
+    line = re.compile(r'^vllm:generation_tokens_total\{engine="(\d)".*\} (\S+)$', re.MULTILINE)
+    return {number: float(count) for number, count in line.findall(await worker.call("metrics"))}
+
+
+async def test_two_engines_share_the_requests_and_each_seed_gives_what_one_engine_gave(worker, lm, settings):
+    prompts = [prompt_of(200 + i, text=12) for i in range(6)]
+
+    async def all_at_once(name: str) -> list[tuple[list[int], str]]:
+        return await asyncio.gather(*(speak(lm, prompt, i, f"{name} {i}") for i, prompt in enumerate(prompts)))
+
+    of_one, blocks = await all_at_once("one engine"), (await lm.stats()).kv_cache_blocks
+    await worker.restart(settings | {"lm_engines": 2})
+    facts = (await worker.wait_ready()).facts
+    assert len(set(facts["engine_pids"])) == 2 and facts["kv_cache_blocks"] == blocks
+    before, made_before = await idle(lm), await made_by_each(worker)
+    assert await all_at_once("two engines") == of_one
+    after, made = await idle(lm), await made_by_each(worker)
+    spoken = sum(len(tokens) + (reason == "stop") for tokens, reason in of_one)  # an end is a token too
+    assert after.generated_tokens - before.generated_tokens == spoken
+    shares = [made[number] - made_before[number] for number in "01"]
+    assert min(shares) >= 3 * 24 and sum(shares) == spoken
+    assert (after.waiting, after.kv_cache_usage_ratio, after.kv_cache_blocks) == (0, 0.0, blocks)
+
+    # Each has a prefix cache of its own, and both are thrown away at once.
+    assert await all_at_once("again") == of_one
+    cached = await idle(lm)
+    assert cached.prefix_cache_hits_tokens - after.prefix_cache_hits_tokens == 6 * 64
+    assert await worker.call("reset_prefix_cache")
+    assert await all_at_once("after the reset") == of_one
+    assert (await idle(lm)).prefix_cache_hits_tokens == cached.prefix_cache_hits_tokens
+
+
+async def test_requests_are_given_up_in_the_engine_that_runs_them(lm):
+    """One is aborted, one is left, and each of them is another engine's."""
+    streams = [lm.generate(prompt_of(220 + i, text=LONG), Sampling(), f"given up {i}") for i in range(4)]
+    for stream in streams:
+        await anext(stream)
+    assert (await lm.stats()).running == 4
+    for number, stream in enumerate(streams[:2]):
+        await lm.abort(f"given up {number}")
+        with pytest.raises(RequestAborted):
+            async for _ in stream:
+                pass
+    for stream in streams[2:]:
+        await stream.aclose()
+    stats = await idle(lm)
+    assert (stats.waiting, stats.kv_cache_usage_ratio) == (0, 0.0)
+
+
+async def all_end_with(worker, lm, killed: int) -> None:
+    """A request on each engine, and every process of the worker, end when this one of them is killed."""
+    state = worker.state
+    family = [state.pid, *(child.pid for child in psutil.Process(state.pid).children(recursive=True))]
+    assert len(family) == 4 and killed in family
+    streams = [lm.generate(prompt_of(210 + i, text=LONG), Sampling(), f"beside {killed} {i}") for i in range(2)]
+    for stream in streams:
+        await anext(stream)
+    assert (await lm.stats()).running == 2
+    os.kill(killed, signal.SIGKILL)
+
+    async def listen(stream) -> None:
+        with pytest.raises(EngineDead):
+            async for _ in stream:
+                pass
+
+    async with asyncio.timeout(120):
+        await asyncio.gather(*map(listen, streams))
+        while not all(map(is_gone, family)):
+            await asyncio.sleep(0.01)
+
+
+def is_gone(pid: int) -> bool:
+    """Also where it only waits to be reaped."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+async def test_of_two_engines_one_does_not_go_on_without_the_other(worker, lm):
+    await all_end_with(worker, lm, worker.state.facts["engine_pids"][1])
+
+
+async def test_two_engines_begin_again_and_end_with_what_vllm_runs_beside_them(worker, lm):
+    engines = (await worker.wait_ready()).facts["engine_pids"]
+    assert len(engines) == 2 and worker.state.restarts == 2
+    (coordinator,) = {child.pid for child in psutil.Process(worker.state.pid).children()} - set(engines)
+    await all_end_with(worker, lm, coordinator)

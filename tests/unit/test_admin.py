@@ -26,6 +26,7 @@ from studio.engine.stats import EngineState, EngineStats, Histogram, InFlight
 from studio.engine.step_cost import CostLine, Costs
 from studio.engine.worker import WorkerState
 from studio.errors import AdminLocked, AdminRefused, CheckpointError, EngineNotReady, InvalidRequest
+from studio.gpu_shares import GRAPH_BYTES
 from studio.protocols import LmStats
 from studio.settings import Settings
 
@@ -111,6 +112,35 @@ def test_plan_of_a_gpu_leaves_room_for_the_weights() -> None:
     gpu = Machine("cuda", 10 * 10**9)
     found = plan(Settings(gpu_memory_utilization=0.5), SIZES, gpu)
     assert found.kv_blocks == (5 * 10**9 - 10**9) // (32 * 2 * 8 * 2 * 64 * 2)
+
+
+def test_plan_of_engines_on_one_gpu_counts_weights_and_graphs_once_each() -> None:
+    gpu = Machine("cuda", 10 * 10**9)
+    block = 32 * 2 * 8 * 2 * 64 * 2
+    one, two = (plan(Settings(gpu_memory_utilization=0.5, lm_engines=n), SIZES, gpu) for n in (1, 2))
+    assert (one.kv_blocks, one.engine_tokens) == ((5 * 10**9 - 10**9) // block, one.kv_tokens)
+    assert two.kv_blocks == 2 * ((5 * 10**9 // 2 - 10**9 - GRAPH_BYTES) // block)
+    assert plan(Settings(gpu_memory_utilization=0.4, lm_engines=2), SIZES, gpu).kv_blocks == 0
+
+
+def test_a_request_has_its_place_in_the_cache_of_one_engine() -> None:
+    """513 blocks of 256 KiB: two engines have 256 each, where 13 blocks of a request find room 19 times."""
+    settings = Settings(kv_cache_gib=513 / 2**12, block_size=32, max_model_len=8192, max_num_seqs=512, max_running=512)
+    load = Workload(prompt_s=3.0, clip_s=8.0)
+    of_one, of_two = (plan(settings.model_copy(update={"lm_engines": n}), SIZES, CPU, load) for n in (1, 2))
+    assert (of_one.kv_blocks, of_two.kv_blocks, of_two.engine_tokens) == (513, 512, 8192)
+    assert of_two.request_blocks == 13 and (of_one.streams, of_two.streams) == (39, 38)
+    longer = settings.model_copy(update={"max_model_len": 8193})
+    assert of_two.fits and plan(longer, SIZES, CPU).fits
+    assert not plan(longer.model_copy(update={"lm_engines": 2}), SIZES, CPU).fits
+
+
+def test_memory_of_another_engine_on_a_cpu_is_that_of_its_weights() -> None:
+    present = Settings(kv_cache_gib=1.0)
+    cpu = Machine("cpu", lm_mb=5000.0, present=present)
+    wanted = present.model_copy(update={"lm_engines": 2})
+    assert plan(wanted, SIZES, cpu).lm_mb == pytest.approx(5000 + SIZES.weight_bytes / 1e6)
+    assert plan(present, SIZES, Machine("cpu", lm_mb=6000.0, present=wanted)).lm_mb == pytest.approx(5000)
 
 
 def test_streams_that_the_flows_pages_hold_follow_precision_and_share() -> None:

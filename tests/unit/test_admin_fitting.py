@@ -24,6 +24,8 @@ def test_a_cpu_holds_weights_cache_and_the_programs_themselves() -> None:
     assert found == Fit(5 * GIB, 8 * GIB) and found.fits
     assert not fit(Settings(kv_cache_gib=4), WEIGHTS, ON_CPU).fits
     assert not fit(Settings(kv_cache_gib=0.5), WEIGHTS, replace(ON_CPU, free_bytes=5 * GIB - 1)).fits
+    both = fit(Settings(kv_cache_gib=0.5, lm_engines=2), WEIGHTS, ON_CPU)
+    assert both.needs_bytes == found.needs_bytes + WEIGHTS.lm  # the cache is shared out among them
 
 
 def test_vllm_takes_its_share_of_a_gpu_whatever_the_checkpoint_needs() -> None:

@@ -9,7 +9,8 @@ import pytest
 from studio.admin.knobs import acts, rows, tunable, worker_of, workers_of
 from studio.backends.vllm_compat import EngineOptions
 from studio.backends.vllm_lm import engine_options
-from studio.combinations import GPU_ONLY, Place
+from studio.combinations import GPU_ONLY, Misfit, Place, misfit
+from studio.errors import SettingsError
 from studio.messages import knob_effects
 from studio.settings import Settings, load
 
@@ -36,6 +37,7 @@ RESTART = {
     "enable_sleep_mode": "lm",
     "tensor_parallel_size": "lm",
     "data_parallel_size": "lm",
+    "lm_engines": "lm",
     "speculative": "lm",
     "flow_steps": "token2wav",
     "first_block_tokens": "token2wav",
@@ -92,6 +94,17 @@ def test_the_lm_worker_takes_what_is_set() -> None:
     values = Settings(quantization="fp8", kv_cache_dtype="fp8", enable_prefix_caching=False).for_worker()
     options = engine_options(values | {"device": "cuda"})
     assert (options.quantization, options.kv_cache_dtype, options.enable_prefix_caching) == ("fp8", "fp8", False)
+
+
+@pytest.mark.parametrize("name", ["tensor_parallel_size", "data_parallel_size"])
+def test_engines_of_one_gpu_have_no_part_in_several(name: str) -> None:
+    found = misfit({"lm_engines": 2, name: 2}, Place("cuda", gpus=2))
+    assert found == Misfit("lm_engines", "admin.one_gpu")
+    for language in ("en", "zh"):
+        told = SettingsError(found.key, name=found.name).message(language)
+        assert told.startswith("lm_engines") and name in told
+    assert misfit({"lm_engines": 2, name: 1}, Place("cuda", gpus=1)) is None
+    assert misfit({"lm_engines": 2}, Place()) is None  # where the tests of the engine run them
 
 
 def test_every_effect_is_told_in_chinese_too() -> None:

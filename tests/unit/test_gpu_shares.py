@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from studio.gpu_shares import WORK_BYTES, WORK_SHARE, gpu_pool_bytes, models_known
+from studio.gpu_shares import (
+    GRAPH_BYTES,
+    WORK_BYTES,
+    WORK_SHARE,
+    engine_cache_bytes,
+    gpu_pool_bytes,
+    models_known,
+)
 from studio.settings import Settings
 
 
@@ -26,3 +33,10 @@ def test_models_that_were_named_find_room_beside_each_other() -> None:
 def test_models_that_were_named_are_counted_with_the_first() -> None:
     assert models_known(Settings().model_dump()) == models_known({}) == 1
     assert models_known(Settings(models="second=/a, third=/b").model_dump()) == 3
+
+
+def test_engines_of_one_lm_divide_its_share_and_take_weights_and_graphs_of_their_own_from_it() -> None:
+    share, weights = 40 * 10**9, 10**9
+    assert engine_cache_bytes(share, weights) == share - weights
+    assert engine_cache_bytes(share, weights, 4) == share // 4 - weights - GRAPH_BYTES
+    assert engine_cache_bytes(2 * weights, weights, 2) < 0  # which is told as a setting that does not fit

