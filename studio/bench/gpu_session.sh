@@ -50,7 +50,7 @@ pack() {
   local to=${1:-$CARRY} made; mkdir -p "$to/whl"; to=$(cd "$to" && pwd); made=$(mktemp -d)
   "$PY" -m tests.official_layout "$made" small && cp "$made"/*.onnx "$to/"; rm -rf "$made"
   # Pinned as in requirements-cpu.lock; pip writes into the folder that it stands in, so it stands elsewhere.
-  local names='httpx httpcore h11 anyio click prometheus-client psutil soxr websockets wetext contractions textsearch anyascii pyahocorasick kaldifst pyloudnorm pypinyin PyJWT cryptography py-spy'
+  local names='httpx httpcore h11 anyio click prometheus-client psutil soxr websockets wetext contractions textsearch anyascii pyahocorasick kaldifst pyloudnorm pypinyin misaki PyJWT cryptography py-spy'
   local lock=$PWD/requirements-cpu.lock name pins=()
   for name in $names; do pins+=("$(grep -iE "^${name//[-_]/[-_]}==" "$lock" | sed 's/ .*//' | grep . || echo "$name")"); done
   (cd "$to/whl" && "$PY" -m pip download -q --no-deps --only-binary=:all: --python-version 3.12 "${pins[@]}")

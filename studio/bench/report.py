@@ -37,16 +37,28 @@ def loads(rows: Sequence[Row]) -> str:
     lines = []
     for streams, must, aim, published in TARGETS:
         row = _last(rows, bench="table", via="http", streams=streams)
-        engine = _last(rows, bench="table", via="engine", streams=streams)
-        name = f"{streams} at once" if streams == 128 else str(streams)
+        of_it = {"commit": row.get("commit"), "note": row.get("note")} if row else {}
+        engine = _last(rows, bench="table", via="engine", streams=streams, **of_it)
         lines.append((
-            name, must, aim, published, _audio(row), _told(row, "ttfa_p99_ms"), _told(row, "loud_p50_ms"),
-            _audio(engine), _told(row, "continuity"), _told(row, "failures"), _gib(row),
+            _listeners(streams), must, aim, published, _audio(row), _told(row, "ttfa_p99_ms"),
+            _told(row, "loud_p50_ms"), _audio(engine), _told(row, "continuity"), _told(row, "failures"), _gib(row),
+            (row or {}).get("note") or OPEN,
         ))  # fmt: skip
     return _table(
         "streams", "must", "aim", "best published", "ours: p50 / p95 ms, audio-s/s", "p99", "audible p50 ms",
-        "without HTTP", "continuity", "failures", "GPU GiB", lines=lines,
+        "without HTTP", "continuity", "failures", "GPU GiB", "with", lines=lines,
     )  # fmt: skip
+
+
+def ways(rows: Sequence[Row]) -> str:
+    """The same loads under each set of settings that a run was made with, the older ones first."""
+    found = [row for row in rows if row.get("bench") == "table" and row.get("via") == "http" and "ttfa_p50_ms" in row]
+    streams = [n for n, *_ in TARGETS]
+    lines = [
+        (note, commit, *(_audio(_last(found, note=note, commit=commit, streams=n)) for n in streams))
+        for note, commit in dict.fromkeys((row.get("note", ""), row.get("commit", "")) for row in found)
+    ]
+    return _table("with", "commit", *map(_listeners, streams), lines=lines)
 
 
 def stages(rows: Sequence[Row]) -> str:
@@ -129,7 +141,7 @@ def plain(rows: Sequence[Row]) -> str:
 
 
 PARTS: dict[str, Callable[[Sequence[Row]], str]] = {
-    "loads": loads, "stages": stages, "hops": hops, "lm-steps": lm_steps, "voicing-steps": voicing_steps,
+    "loads": loads, "ways": ways, "stages": stages, "hops": hops, "lm-steps": lm_steps, "voicing-steps": voicing_steps,
     "plain": plain,
 }  # fmt: skip
 
@@ -196,6 +208,10 @@ def pictures(rows: Sequence[Row]) -> dict[str, str]:
 
 def _picture(rows: Sequence[Row], name: str) -> str:
     return f"\n\n![{name.removesuffix('.svg')}](bench/{name})" if name in pictures(rows) else ""
+
+
+def _listeners(count: int) -> str:
+    return f"{count} at once" if count == 128 else str(count)
 
 
 def _streams(count: int) -> str:
