@@ -47,7 +47,7 @@ RESTART = {
     "flow_dtype": "token2wav",
     "vocoder_tf32": "token2wav",
 }
-NOT_RUN = ("tensor_parallel_size", "data_parallel_size", "quantization", "kv_cache_dtype", "enable_sleep_mode")
+NOT_RUN = ("tensor_parallel_size", "data_parallel_size", "kv_cache_dtype", "enable_sleep_mode")
 
 
 @pytest.mark.parametrize(("wanted", "names"), LIVE.items())
@@ -85,6 +85,8 @@ def test_every_knob_has_an_effect_and_every_number_a_range() -> None:
 def test_what_was_never_run_says_so_and_what_changes_the_sound_too() -> None:
     effects = {str(row["name"]): str(row["effect"]) for row in rows(Settings())}
     assert all("Not run by us" in effects[name] for name in NOT_RUN)
+    assert "awq and gptq were not run by us" in effects["quantization"]
+    assert "pieces were not run by us" in effects["lm_graphs"]
     audible = ("flow_steps", "guidance", "first_block_tokens", "flow_precision", "flow_dtype")
     assert all("sound" in effects[name] for name in audible)
     assert GPU_ONLY.keys() < effects.keys()
