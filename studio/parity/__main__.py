@@ -35,7 +35,7 @@ def main(argv: list[str]) -> int:
                 print(line, flush=True)
                 lines.append(line)
     count = Counter(line.verdict for line in lines)
-    print(f"{count['pass']} passed, {count['FAIL']} failed, {count['missing']} missing")
+    print(f"{count['pass']} passed, {count['FAIL']} failed, {count['missing']} missing, {count['aside']} aside")
     return exit_status(lines)
 
 
