@@ -16,12 +16,15 @@
 #   seeds            100 seeds alone and beside 31 others, without and with batch invariance, and tokens a second
 #   precisions       the LM in fp8 beside bfloat16: tokens, laws, tokens a second; MODEL=folder for another checkpoint
 #   modes            that folder through the API, without a page, in every mode
+#   sound            MODEL=a copy of assets/voice: 20 sentences of each set in each of $PRECISIONS, to be judged elsewhere
+#   two              MODEL and the full-size folder loaded at once, and each heard
 #   all [STEP ...]   folder, table, profile, flow, vocoder, ras, lm, baseline, parity, or those named; goes on after a step
-#                    that fails, and ends with 1 then
+#                    that fails, and ends with 1 then; $OUT is packed into $BACK, if that is set, after each
 # Each step is ended after its own limit, and keeps what it had written into $OUT by then: files of figures are appended to.
 # Environment: SITE (packages, default /tmp/site), WORK (default /tmp/gpu), OUT (figures, default $WORK/out), PYTHON,
 # CARRY (packed folder, default .carry/gpu), COMMIT (what this tree is, where .git did not travel), FLAGS (of app.py, for
-# table and profile, beside those below), VARIANTS (decode pieces all mps take 4 to 5 minutes; sync and loud, 2 more).
+# table and profile, beside those below), VARIANTS (decode pieces all mps take 4 to 5 minutes; sync and loud, 2 more),
+# PRECISIONS (auto fp8), BACK (a folder whose files come back from the machine: one call for all steps loses no lease).
 # A dry run on a CPU: DEVICE=cpu SIZE=small REQUESTS=4 BESIDE=3 gpu_session.sh all folder table profile lm baseline
 set -uo pipefail
 SITE=${SITE:-/tmp/site}; WORK=${WORK:-/tmp/gpu}; OUT=${OUT:-$WORK/out}; PY=$(command -v "${PYTHON:-python3}")
@@ -171,11 +174,49 @@ modes() {
   within 400 "$PY" -m studio.bench.modes "${OFFICIAL[@]}" --log-level info | tee "$OUT/modes.txt"
 }
 
+# spoken NAME FLAG...: the studio with MODEL until $SPOKEN ends; what that wrote is in $OUT
+spoken() {
+  local name=$1 app port=7999 url=http://127.0.0.1:7999; shift
+  "$PY" app.py --page false --port $port --device "$DEVICE" --model-dir "$MODEL" --data-dir "$WORK/data-$name" \
+    --cache-dir "$WORK/cache" "$@" >"$OUT/app_$name.log" 2>&1 &
+  app=$!
+  until curl -sf $url/health >/dev/null || ! kill -0 $app 2>/dev/null; do sleep 0.5; done
+  $SPOKEN "$name" $url; local ended=$?
+  kill $app; wait $app 2>/dev/null
+  return $ended
+}
+if [ "$DEVICE" = cuda ]; then BESIDES=(--gpu-memory-utilization 0.1 --flow-pool-gib 20); else BESIDES=(--kv-cache-gib 0.1); fi
+
+sound() {
+  local name failed=0; SPOKEN=said
+  for name in ${PRECISIONS:-auto fp8}; do spoken "$name" "${BESIDES[@]}" --quantization "$name" || failed=1; done
+  return $failed
+}
+said() {
+  within 150 "$PY" -m studio.evaluate --url "$2" --out "$WORK/said-$1" --keep-audio "$WORK/said-$1/clips" --speak-only --limit "${SENTENCES:-20}"
+  tar czf "$OUT/said-$1.tgz" -C "$WORK/said-$1" .
+}
+
+two() { timed; SPOKEN=both spoken two "${BESIDES[@]}" --models second="$WORK/timed"; }
+both() {
+  local tries=240 name body
+  until curl -s "$2/v1/models" | grep -q '"id":"second","object"' || ! ((tries--)); do sleep 0.5; done
+  curl -s "$2/v1/models" >"$OUT/models.json"
+  for name in second first; do
+    body='{"input":"Both models speak.","voice":"Clara","response_format":"wav"'; [ $name = second ] && body+=',"model":"second"'
+    curl -s -o "$OUT/$name.wav" -w "$name %{http_code} %{size_download} bytes, first after %{time_starttransfer} s\n" \
+      -H 'content-type: application/json' -d "$body}" "$2/v1/audio/speech" | tee -a "$OUT/two.txt"
+  done
+  [ "$DEVICE" != cuda ] || nvidia-smi --query-gpu=memory.used --format=csv,noheader | tee -a "$OUT/two.txt"
+  [ "$(grep -c ' 200 ' "$OUT/two.txt")" = 2 ]
+}
+
 all() {
   local failed=0 step
   [ $# -gt 0 ] || set -- folder table profile flow vocoder ras lm baseline parity
   for step in "$@"; do
     echo "== $step $SECONDS s"; $step || { echo "== $step failed"; failed=1; }
+    [ -z "${BACK:-}" ] || tar czf "$BACK/out.tgz" -C "$OUT" .
   done
   echo "== end $SECONDS s"
   return $failed
