@@ -152,7 +152,7 @@ class Tuning:
         except Exception as error:  # whatever it is, who waits must get a place
             if not isinstance(error, StudioError):
                 logger.exception("the LM could not be put to sleep")
-            self.reason, self.phase = str(error) or type(error).__name__, "idle"
+            self.reason, self.phase = told(error), "idle"
             self.engine.release()
             return
         self.phase = "asleep"
@@ -187,7 +187,7 @@ class Tuning:
         except Exception as error:  # whatever it is, the last good settings must come back
             if not isinstance(error, StudioError):
                 logger.exception("settings could not be changed")
-            self.reason = str(error) or type(error).__name__
+            self.reason = told(error)
             outcome = await self._back(preview.workers, old)
         finally:
             self.engine.release()
@@ -222,7 +222,7 @@ class Tuning:
         try:
             await self.start(names, old)
         except Exception as error:
-            self.reason = f"{self.reason} / {error}"
+            self.reason = f"{self.reason} / {told(error)}"
             return "failed"
         return "rolled back"
 
@@ -232,6 +232,11 @@ class Tuning:
         blocks, size = facts.get("kv_cache_blocks"), facts.get("block_size_tokens")
         tokens = blocks * size if blocks and size else None
         return {"kv_blocks": blocks, "kv_tokens": tokens, "lm_mb": self.memory_mb().get("lm")}
+
+
+def told(error: Exception) -> str:
+    """Why something failed; never empty, as the text of a TimeoutError is."""
+    return str(error) or type(error).__name__
 
 
 def _refuse_too_long(plan: Plan, wanted: int) -> None:

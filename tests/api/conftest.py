@@ -85,6 +85,9 @@ class WordFrontend:
         return None
 
 
+NO_ROOM = "no room for the KV cache"
+
+
 class ScriptedWorker:
     """A worker whose phase the test sets."""
 
@@ -107,19 +110,22 @@ class ScriptedWorker:
     async def restart(self, settings: dict[str, object]) -> None:
         self.restarted.append(settings)
         self.to("starting", "stage.waiting")
-        self.to("failed" if self.refuses(settings) else "ready", "stage.ready")
+        if self.refuses(settings):
+            self.to("failed", "stage.failed", NO_ROOM)
+        else:
+            self.to("ready", "stage.ready")
 
     async def wait_started(self) -> WorkerState:
         if self.state.phase != "ready":
-            raise EngineNotReady("engine.failed", reason="no room for the KV cache")
+            raise EngineNotReady("engine.failed", reason=NO_ROOM)
         return self.state
 
     def reports(self, **facts: object) -> None:
         """Facts as of a start; gone with the next phase."""
         self.state = replace(self.state, facts=facts)
 
-    def to(self, phase: str, stage: str) -> None:
-        self.state = WorkerState(self.state.name, phase, stage, 0.4)  # type: ignore[arg-type]
+    def to(self, phase: str, stage: str, reason: str = "") -> None:
+        self.state = WorkerState(self.state.name, phase, stage, 0.4, reason=reason)  # type: ignore[arg-type]
         for observer in self._observers:
             observer(self.state)
 
