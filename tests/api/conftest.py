@@ -85,6 +85,7 @@ class WordFrontend:
         return None
 
 
+NO_WEIGHTS = WeightBytes(0, 0)
 NO_ROOM = "no room for the KV cache"
 
 
@@ -260,6 +261,7 @@ def serve(
     running: list[tuple[uvicorn.Server, threading.Thread]],
     *flags: str,
     limits: EngineLimits | None = None,
+    weights: WeightBytes = NO_WEIGHTS,
 ) -> Service:
     """Start a service in a thread of its own and wait until it answers."""
     settings = load(["--data-dir", str(folder), *flags], {})
@@ -272,7 +274,7 @@ def serve(
     async def voice() -> VoicePrompt:
         return voice_prompt("tester")
 
-    office = open_office(models, settings, LmSizes(8, 2, 64, 0, 20000), voice, loader, WeightBytes(0, 0))
+    office = open_office(models, settings, LmSizes(8, 2, 64, 0, 20000), voice, loader, weights)
     app = build_web(models, store, settings, ears, clock, office)
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
