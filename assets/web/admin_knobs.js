@@ -78,7 +78,7 @@ export class Knobs {
       flow: (after.flow_bytes / 1e6).toFixed(0), first_before: seconds(before.first_audio_s), first_after: seconds(after.first_audio_s),
       rate_before: number(before.audio_s_per_s), rate_after: number(after.audio_s_per_s), memory_before: megabytes(before.lm_mb), memory_after: megabytes(after.lm_mb),
     });
-    this.part("plan").textContent = [told, would, after.fits ? "" : say("admin.page.does_not_fit")].join(" ").trim();
+    this.part("plan").textContent = [told, would, after.fits ? "" : plan.reason || say("admin.page.does_not_fit")].join(" ").trim();
   }
 
   async apply() {

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from studio.admin.knobs import tunable, worker_of
-from studio.admin.tuning import Preview, Tuning
+from studio.admin.tuning import Preview, Tuning, told
 from studio.errors import StudioError
 from studio.settings import Settings
 
@@ -71,7 +71,7 @@ class Lending:
             except Exception as error:  # whatever it is, the settings of before must come back
                 if not isinstance(error, StudioError):
                     logger.exception("work under other settings broke")
-                tuning.reason = _told(error)
+                tuning.reason = told(error)
             await self._return(own, astray, who)
         finally:
             self._own = None
@@ -84,7 +84,7 @@ class Lending:
             try:
                 await tuning.restart(workers, after)
             except Exception as error:
-                self._note(who, before, after, "rolled back", preview, _told(error))
+                self._note(who, before, after, "rolled back", preview, told(error))
                 raise
         tuning.apply(after)
         tuning.settings = after
@@ -99,7 +99,7 @@ class Lending:
             try:
                 await tuning.start(astray, own)
             except Exception as error:
-                failure = _told(error)
+                failure = told(error)
                 tuning.reason = " / ".join(filter(None, (tuning.reason, failure)))
         tuning.phase = "failed" if failure else "idle"
         self._note(who, before, own, "failed" if failure else "applied", tuning.preview({}), failure)
@@ -112,10 +112,6 @@ class Lending:
         if new or reason:
             logger.warning("settings lent, %s by %s: %s %s", outcome, who, new, reason)
             self.tuning.log.add(who, old, new, outcome, reason, asdict(preview.after), self.tuning.found())
-
-
-def _told(error: Exception) -> str:
-    return str(error) or type(error).__name__
 
 
 def _differing(one: Settings, other: Settings) -> list[str]:

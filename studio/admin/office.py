@@ -10,7 +10,17 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
 from studio.admin.access import AdminAccess
-from studio.admin.fitting import LM_GIB, TOKEN2WAV_GIB, Room, WeightBytes, beside, free_memory_bytes
+from studio.admin.fitting import (
+    LM_GIB,
+    TOKEN2WAV_GIB,
+    Room,
+    Shortage,
+    WeightBytes,
+    beside,
+    free_memory_bytes,
+    known_on_cpu,
+    shortage,
+)
 from studio.admin.lab import Lab
 from studio.admin.lab_load import hear
 from studio.admin.lab_runs import LabRuns
@@ -114,17 +124,23 @@ def open_office(
 
     def room() -> Room:
         """On a GPU the driver tells what is free; where it is silent nobody knows."""
-        facts = workers["lm"].state.facts
+        facts, flow = (workers[name].state.facts for name in ("lm", "token2wav"))
         if total := int(facts.get("gpu_memory_bytes", 0)):
             told = monitor.gpu_mb is not None and facts.get("gpus") == 1
-            return Room(total - int((monitor.gpu_mb or 0.0) * 1e6) if told else None, total)
-        held, present = meter.memory_mb(), tuning.settings
-        lm = present.lm_engines * weights.lm + present.kv_cache_gib * 2**30
+            free = total - int((monitor.gpu_mb or 0.0) * 1e6) if told else None
+            return Room(free, total, paged=bool(flow.get("flow_pages")))
+        if facts.get("device", "cpu") != "cpu":
+            return Room(None)
+        held, known = meter.memory_mb(), known_on_cpu(tuning.settings, weights)
         return Room(
             free_memory_bytes(),
-            beside_lm=beside(held.get("lm"), lm, LM_GIB),
-            beside_token2wav=beside(held.get("token2wav"), weights.token2wav, TOKEN2WAV_GIB),
+            beside_lm=beside(held.get("lm"), known["lm"], LM_GIB),
+            beside_token2wav=beside(held.get("token2wav"), known["token2wav"], TOKEN2WAV_GIB),
+            held={name: int(held[name] * 1e6) for name in workers if name in held},
         )
+
+    def short(wanted: Settings, restarted: tuple[str, ...]) -> Shortage | None:
+        return shortage(tuning.settings, wanted, restarted, weights, room())
 
     def apply(wanted: Settings) -> None:
         logging.getLogger().setLevel(wanted.log_level.upper())
@@ -147,7 +163,7 @@ def open_office(
 
     meter = ProcessMeter(lambda: default.pids)
     monitor = Monitor(engine, meter)
-    tuning = Tuning(engine, workers, settings, log, planned, apply, self_test, memory_mb)
+    tuning = Tuning(engine, workers, settings, log, planned, apply, self_test, memory_mb, short)
     lab = Lab(engine, tuning, LabRuns(settings.folder("admin")), ask)
     desk = ModelDesk(models, load, lambda: tuning.settings, room, log, Watched(meter, monitor))
     access = AdminAccess(settings.admin_password, time.monotonic)

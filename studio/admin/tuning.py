@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Protocol, TypeVar
 
+from studio.admin.fitting import Shortage
 from studio.admin.knobs import changed, workers_of
 from studio.admin.log import ChangeLog
 from studio.admin.planner import USUAL, Plan, Workload
@@ -44,13 +45,17 @@ class HeldEngine(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What a change would do: the names that change, the workers that start again, figures before and after."""
+    """What a change would do: the names that change, the workers that start again, figures before and after.
+
+    refusal: why it cannot fit; None where it can.
+    """
 
     settings: Settings
     names: tuple[str, ...]
     workers: tuple[str, ...]
     before: Plan
     after: Plan
+    refusal: InvalidRequest | None = None
 
 
 @dataclass(slots=True)
@@ -66,6 +71,8 @@ class Tuning:
     self_test: Callable[[], Awaitable[Mapping[str, float]]]
     """Speaks SELF_TEST past the line; gives figures of the plan as they turned out."""
     memory_mb: Callable[[], Mapping[str, float]]
+    short: Callable[[Settings, tuple[str, ...]], Shortage | None] = lambda wanted, workers: None
+    """What of wanted settings has no room where these workers start again."""
     drain_timeout_s: float = 180.0
     """How long those who run are waited for before they are ended."""
     phase: Phase = "idle"
@@ -85,7 +92,16 @@ class Tuning:
         new = changed(self.settings, changes, self.place)
         names = tuple(n for n in changes if getattr(new, n) != getattr(self.settings, n))
         workers = workers_of(names, self.place)
-        return Preview(new, names, workers, self.plan(self.settings, workload), self.plan(new, workload))
+        after = self.plan(new, workload)
+        refusal = self._no_room(new, workers) or (_too_long(after, new.max_model_len) if "lm" in workers else None)
+        return Preview(new, names, workers, self.plan(self.settings, workload), after, refusal)
+
+    def _no_room(self, wanted: Settings, workers: tuple[str, ...]) -> InvalidRequest | None:
+        if not workers or (found := self.short(wanted, workers)) is None:
+            return None
+        needs, free = (size / 1e9 for size in (found.fit.needs_bytes, found.fit.free_bytes or 0))
+        value = getattr(wanted, found.name)
+        return InvalidRequest(found.key, param=found.name, name=found.name, value=value, needs=needs, free=free)
 
     def begin(
         self, changes: Mapping[str, object], who: str, *, abort: bool = False, force: bool = False, lab: bool = False
@@ -109,8 +125,8 @@ class Tuning:
         """The preview of a change that could begin now. Raises as `begin`."""
         self.refuse_while_busy(lab=lab)
         preview = self.preview(changes)
-        if "lm" in preview.workers and not force:
-            _refuse_too_long(preview.after, preview.settings.max_model_len)
+        if preview.refusal is not None and not force:
+            raise preview.refusal
         return preview
 
     def begin_rest(self, sleep: Callable[[], Awaitable[None]], who: str) -> None:
@@ -152,7 +168,7 @@ class Tuning:
         except Exception as error:  # whatever it is, who waits must get a place
             if not isinstance(error, StudioError):
                 logger.exception("the LM could not be put to sleep")
-            self.reason, self.phase = str(error) or type(error).__name__, "idle"
+            self.reason, self.phase = told(error), "idle"
             self.engine.release()
             return
         self.phase = "asleep"
@@ -187,7 +203,7 @@ class Tuning:
         except Exception as error:  # whatever it is, the last good settings must come back
             if not isinstance(error, StudioError):
                 logger.exception("settings could not be changed")
-            self.reason = str(error) or type(error).__name__
+            self.reason = told(error)
             outcome = await self._back(preview.workers, old)
         finally:
             self.engine.release()
@@ -222,7 +238,7 @@ class Tuning:
         try:
             await self.start(names, old)
         except Exception as error:
-            self.reason = f"{self.reason} / {error}"
+            self.reason = f"{self.reason} / {told(error)}"
             return "failed"
         return "rolled back"
 
@@ -234,9 +250,15 @@ class Tuning:
         return {"kv_blocks": blocks, "kv_tokens": tokens, "lm_mb": self.memory_mb().get("lm")}
 
 
-def _refuse_too_long(plan: Plan, wanted: int) -> None:
-    """Raises: InvalidRequest for a max_model_len that the KV cache or the checkpoint has no room for."""
+def told(error: Exception) -> str:
+    """Why something failed; never empty, as the text of a TimeoutError is."""
+    return str(error) or type(error).__name__
+
+
+def _too_long(plan: Plan, wanted: int) -> InvalidRequest | None:
+    """The refusal of a max_model_len that the KV cache or the checkpoint has no room for."""
     if not plan.fits:
-        raise InvalidRequest("admin.does_not_fit", param="max_model_len", tokens=plan.engine_tokens, wanted=wanted)
+        return InvalidRequest("admin.does_not_fit", param="max_model_len", tokens=plan.engine_tokens, wanted=wanted)
     if plan.positions and wanted > plan.positions:
-        raise InvalidRequest("admin.too_long", param="max_model_len", positions=plan.positions, wanted=wanted)
+        return InvalidRequest("admin.too_long", param="max_model_len", positions=plan.positions, wanted=wanted)
+    return None

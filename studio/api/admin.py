@@ -127,11 +127,14 @@ def include_tuning(router: APIRouter, office: Office, who: Callable[[Request], s
         return JSONResponse({"knobs": table, **progress(tuning)}, headers=NO_STORE)
 
     @router.post("/preview")
-    async def preview(wanted: Previewed) -> dict[str, object]:
+    async def preview(wanted: Previewed, request: Request) -> dict[str, object]:
+        """reason: why the change does not fit, as it would be refused with; empty where it fits."""
         found = tuning.preview(wanted.changes, Workload(wanted.prompt_s, wanted.clip_s))
         return {
             "names": found.names, "workers": found.workers,
-            "before": asdict(found.before), "after": asdict(found.after),
+            "before": asdict(found.before),
+            "after": asdict(found.after) | {"fits": found.after.fits and found.refusal is None},
+            "reason": found.refusal.message(language_of(request)) if found.refusal else "",
         }  # fmt: skip
 
     @router.post("/apply")

@@ -107,8 +107,10 @@ class WorkerProcess:
         """As `wait_ready`, but the first end of a start counts: no further try is waited for."""
         async with self._changed:
             await self._changed.wait_for(self._start_ended)
-        if self.state.phase != "ready":
+        if self.state.phase == "restarting":
             raise EngineNotReady("engine.failed", reason=self.state.reason)
+        if self.state.phase != "ready":
+            raise self._not_ready()
         return self.state
 
     def _start_ended(self) -> bool:

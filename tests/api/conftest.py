@@ -85,6 +85,10 @@ class WordFrontend:
         return None
 
 
+NO_WEIGHTS = WeightBytes(0, 0)
+NO_ROOM = "no room for the KV cache"
+
+
 class ScriptedWorker:
     """A worker whose phase the test sets."""
 
@@ -107,19 +111,22 @@ class ScriptedWorker:
     async def restart(self, settings: dict[str, object]) -> None:
         self.restarted.append(settings)
         self.to("starting", "stage.waiting")
-        self.to("failed" if self.refuses(settings) else "ready", "stage.ready")
+        if self.refuses(settings):
+            self.to("failed", "stage.failed", NO_ROOM)
+        else:
+            self.to("ready", "stage.ready")
 
     async def wait_started(self) -> WorkerState:
         if self.state.phase != "ready":
-            raise EngineNotReady("engine.failed", reason="no room for the KV cache")
+            raise EngineNotReady("engine.failed", reason=NO_ROOM)
         return self.state
 
     def reports(self, **facts: object) -> None:
         """Facts as of a start; gone with the next phase."""
         self.state = replace(self.state, facts=facts)
 
-    def to(self, phase: str, stage: str) -> None:
-        self.state = WorkerState(self.state.name, phase, stage, 0.4)  # type: ignore[arg-type]
+    def to(self, phase: str, stage: str, reason: str = "") -> None:
+        self.state = WorkerState(self.state.name, phase, stage, 0.4, reason=reason)  # type: ignore[arg-type]
         for observer in self._observers:
             observer(self.state)
 
@@ -254,6 +261,7 @@ def serve(
     running: list[tuple[uvicorn.Server, threading.Thread]],
     *flags: str,
     limits: EngineLimits | None = None,
+    weights: WeightBytes = NO_WEIGHTS,
 ) -> Service:
     """Start a service in a thread of its own and wait until it answers."""
     settings = load(["--data-dir", str(folder), *flags], {})
@@ -266,7 +274,7 @@ def serve(
     async def voice() -> VoicePrompt:
         return voice_prompt("tester")
 
-    office = open_office(models, settings, LmSizes(8, 2, 64, 0, 20000), voice, loader, WeightBytes(0, 0))
+    office = open_office(models, settings, LmSizes(8, 2, 64, 0, 20000), voice, loader, weights)
     app = build_web(models, store, settings, ears, clock, office)
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))

@@ -252,6 +252,16 @@ async def test_failed_worker_comes_back_when_started_again(make_worker: MakeWork
     assert await worker.call("add", a=1, b=1) == 2
 
 
+async def test_close_tells_who_waits_for_a_start_what_has_become_of_it(make_worker: MakeWorker) -> None:
+    worker = make_worker({"hang_at_start": True})
+    await worker.start()
+    waiting = asyncio.create_task(worker.wait_started())
+    await asyncio.sleep(0)
+    await worker.close()
+    with pytest.raises(EngineNotReady, match="is starting"):
+        await waiting
+
+
 async def test_close_is_in_order_and_tells_who_waits(make_worker: MakeWorker, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     worker = make_worker({"close_mark": str(mark)}, supervision=Supervision(close_timeout_s=120))
