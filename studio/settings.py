@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic.fields import FieldInfo
 
 from studio.errors import SettingsError
@@ -139,6 +139,12 @@ class Settings(BaseModel):
     data_dir: str = knob(str(ROOT / "data"), "Folder of the voice library: SQLite and clips.", group="library")
     takes_max_mb: float = knob(2000.0, "Disk for takes; the oldest go first, but none with a star or in a script: one client may keep half of it so. 0: none are kept.", group="library", unit="MB", ge=0, le=1_000_000)
     cache_dir: str = knob("", "Folder for fetched and converted checkpoints; empty: data_dir/cache.", group="library")
+
+    @field_validator("temperature", "top_p", "top_k", "repetition_window", mode="before")
+    @classmethod
+    def _unset(cls, value: object) -> object:
+        """Neither a file nor the environment has a null: there an empty value is one."""
+        return None if value == "" else value
 
     def sampling(self, defaults: Sampling) -> Sampling:
         """The checkpoint's sampling with what is set here in its place."""

@@ -162,7 +162,7 @@ def include_tuning(router: APIRouter, office: Office, who: Callable[[Request], s
     @router.get("/export")
     async def export(form: Literal["toml", "env"] = "toml") -> PlainTextResponse:
         values = {name: getattr(tuning.settings, name) for name in tunable()}
-        lines = [line(form, name, value) for name, value in values.items() if value is not None]
+        lines = [line(form, name, "" if value is None else value) for name, value in values.items()]
         return PlainTextResponse("\n".join(lines) + "\n", headers=NO_STORE)
 
 
