@@ -209,7 +209,7 @@ def load(argv: Sequence[str], environ: Mapping[str, str] | None = None) -> Setti
     if config:
         merged.update(_known(_read_file(Path(str(config))), "", str))
     names = {k: v for k, v in environ.items() if k.startswith(PREFIX) and k != PREFIX + "CONFIG"}
-    merged.update(_known(names, PREFIX, lambda n: n[len(PREFIX):].lower()))
+    merged.update(_known(names, PREFIX, _of_variable))
     merged.update(_known(flags, "--", str))
     if environ.get("HF_ENDPOINT") and merged.get("hub", "huggingface") == "huggingface":
         merged.setdefault("hub_endpoint", environ["HF_ENDPOINT"])
@@ -223,6 +223,38 @@ def load(argv: Sequence[str], environ: Mapping[str, str] | None = None) -> Setti
         first = error.errors()[0]
         name = str(first["loc"][0])
         raise SettingsError("settings.bad", name=name, value=merged.get(name), reason=first["msg"]) from None
+
+
+def named_in(text: str) -> tuple[dict[str, object], list[SettingsError]]:
+    """What a settings file holds, or lines as the environment has them: values as written, by setting; and the names of none.
+
+    Raises: ValueError for a text that is neither.
+    """
+    prefix = PREFIX if re.search(f"^{PREFIX}", text, re.MULTILINE) else ""
+    found: dict[str, object] = {}
+    unknown: list[SettingsError] = []
+    for written, value in (_variables(text) if prefix else tomllib.loads(text)).items():
+        try:
+            found.update(_known({written: value}, prefix, _of_variable))
+        except SettingsError as error:
+            unknown.append(error)
+    return found, unknown
+
+
+def _variables(text: str) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        name, equals, value = line.partition("=")
+        if not equals:
+            raise ValueError(f"no = in line {number}")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def _of_variable(written: str) -> str:
+    return written[len(PREFIX):].lower() if written.startswith(PREFIX) else written
 
 
 def _checked(settings: Settings) -> Settings:
