@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic.fields import FieldInfo
 
 from studio.errors import SettingsError
@@ -140,6 +140,12 @@ class Settings(BaseModel):
     takes_max_mb: float = knob(2000.0, "Disk for takes; the oldest go first, but none with a star or in a script: one client may keep half of it so. 0: none are kept.", group="library", unit="MB", ge=0, le=1_000_000)
     cache_dir: str = knob("", "Folder for fetched and converted checkpoints; empty: data_dir/cache.", group="library")
 
+    @field_validator("temperature", "top_p", "top_k", "repetition_window", mode="before")
+    @classmethod
+    def _unset(cls, value: object) -> object:
+        """Neither a file nor the environment has a null: there an empty value is one."""
+        return None if value == "" else value
+
     def sampling(self, defaults: Sampling) -> Sampling:
         """The checkpoint's sampling with what is set here in its place."""
         named: dict[str, Any] = {"temperature": self.temperature, "top_p": self.top_p, "top_k": self.top_k, "window": self.repetition_window}
@@ -203,7 +209,7 @@ def load(argv: Sequence[str], environ: Mapping[str, str] | None = None) -> Setti
     if config:
         merged.update(_known(_read_file(Path(str(config))), "", str))
     names = {k: v for k, v in environ.items() if k.startswith(PREFIX) and k != PREFIX + "CONFIG"}
-    merged.update(_known(names, PREFIX, lambda n: n[len(PREFIX):].lower()))
+    merged.update(_known(names, PREFIX, _of_variable))
     merged.update(_known(flags, "--", str))
     if environ.get("HF_ENDPOINT") and merged.get("hub", "huggingface") == "huggingface":
         merged.setdefault("hub_endpoint", environ["HF_ENDPOINT"])
@@ -217,6 +223,38 @@ def load(argv: Sequence[str], environ: Mapping[str, str] | None = None) -> Setti
         first = error.errors()[0]
         name = str(first["loc"][0])
         raise SettingsError("settings.bad", name=name, value=merged.get(name), reason=first["msg"]) from None
+
+
+def named_in(text: str) -> tuple[dict[str, object], list[SettingsError]]:
+    """What a settings file holds, or lines as the environment has them: values as written, by setting; and the names of none.
+
+    Raises: ValueError for a text that is neither.
+    """
+    prefix = PREFIX if re.search(f"^{PREFIX}", text, re.MULTILINE) else ""
+    found: dict[str, object] = {}
+    unknown: list[SettingsError] = []
+    for written, value in (_variables(text) if prefix else tomllib.loads(text)).items():
+        try:
+            found.update(_known({written: value}, prefix, _of_variable))
+        except SettingsError as error:
+            unknown.append(error)
+    return found, unknown
+
+
+def _variables(text: str) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        name, equals, value = line.partition("=")
+        if not equals:
+            raise ValueError(f"no = in line {number}")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def _of_variable(written: str) -> str:
+    return written[len(PREFIX):].lower() if written.startswith(PREFIX) else written
 
 
 def _checked(settings: Settings) -> Settings:

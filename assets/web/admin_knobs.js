@@ -16,6 +16,7 @@ export class Knobs {
     ofLm("sleep", async () => { await ask("admin/lm/sleep", { method: "POST" }); this.waiting = true; await this.follow(); });
     ofLm("wake", async () => { await ask("admin/lm/wake", { method: "POST" }); this.waiting = true; await this.follow(); });
     part("presets").addEventListener("change", () => this.usePreset());
+    part("import").addEventListener("change", () => this.guarded(() => this.readFile()));
     part("export").href = new URL("admin/export?form=toml", base);
     part("export-env").href = new URL("admin/export?form=env", base);
   }
@@ -134,9 +135,25 @@ export class Knobs {
     await this.loadPresets();
   }
 
-  usePreset() {
-    const settings = this.presets[this.part("presets").value] ?? {};
+  usePreset() { this.fill(this.presets[this.part("presets").value] ?? {}); }
+
+  fill(settings) {
     for (const field of this.fields()) if (field.name in settings) write(field, settings[field.name]);
+  }
+
+  // Into the fields only, as if it were typed; what cannot be taken is told by name, and fields that the file does not name stay.
+  async readFile() {
+    const chooser = this.part("import"), [file] = chooser.files;
+    if (!file) return;
+    const text = await file.text();
+    chooser.value = "";  // so that the same file, mended, is read again
+    const { values, refused } = await (await ask("admin/import", { method: "POST", body: { text } })).json();
+    this.fill(values);
+    const names = Object.keys(values).filter((name) => values[name] !== this.known.get(name).value).join(", ");
+    const told = { file: file.name, count: Object.keys(values).length, names };
+    this.part("plan").textContent = say(names ? "admin.page.imported" : "admin.page.imported_same", told);
+    const why = Object.values(refused);
+    if (why.length) this.tell([say("admin.page.import_refused", told), ...why].join("\n"));
   }
 }
 

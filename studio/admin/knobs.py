@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic import ValidationError
 
 from studio.combinations import Place, misfit
-from studio.errors import InvalidRequest
+from studio.errors import InvalidRequest, StudioError
 from studio.messages import knob_effects
-from studio.settings import Settings, extra, table
+from studio.settings import Settings, extra, named_in, table
 
 WORKER_OF_GROUP = {"lm": "lm", "token2wav": "token2wav"}
 """Groups whose settings a worker reads at its start."""
@@ -75,21 +76,52 @@ def _kind(annotation: Any) -> str:
     return next((kind.__name__ for kind in (bool, int, float) if kind in types), "str")
 
 
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What a file has for the settings that may be changed. refused: the others by name, each with what is wrong."""
+
+    values: dict[str, object]
+    refused: dict[str, StudioError]
+
+
+def imported(text: str, settings: Settings) -> Imported:
+    """A file as the export writes it, read as the studio reads it at a start; it changes nothing.
+
+    Values are within their bounds; whether they go together, and with the settings of now, only `changed` tells.
+    Raises: InvalidRequest for a text of another form.
+    """
+    try:
+        given, unknown = named_in(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequest("admin.import_form", param="text", reason=error) from None
+    found = Imported({}, {str(error.values["name"]): error for error in unknown})
+    for name, value in given.items():
+        try:
+            found.values[name] = getattr(_within_bounds(settings, {name: value}), name)
+        except InvalidRequest as error:
+            found.refused[name] = error
+    return found
+
+
 def changed(settings: Settings, changes: Mapping[str, object], place: Place) -> Settings:
     """The settings with some changed, at a place.
 
     Raises: InvalidRequest naming the setting and the bound that it broke.
     """
+    new = _within_bounds(settings, changes)
+    if found := misfit(new.model_dump(), place):
+        raise InvalidRequest(found.key, param=found.name, name=found.name, **found.values)
+    return new
+
+
+def _within_bounds(settings: Settings, changes: Mapping[str, object]) -> Settings:
     known = tunable()
     for name in changes:
         if name not in known:
             raise InvalidRequest("admin.not_tunable", param=name, name=name)
     try:
-        new = Settings.model_validate(settings.model_dump() | dict(changes))
+        return Settings.model_validate(settings.model_dump() | dict(changes))
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0])
         raise InvalidRequest("admin.bad_value", param=name, name=name, reason=first["msg"]) from None
-    if found := misfit(new.model_dump(), place):
-        raise InvalidRequest(found.key, param=found.name, name=found.name, **found.values)
-    return new

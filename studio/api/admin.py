@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from pydantic import BaseModel, Field
 
 from studio.admin.access import ADMIN_COOKIE
-from studio.admin.knobs import rows, tunable
+from studio.admin.knobs import imported, rows, tunable
 from studio.admin.monitor import Monitor
 from studio.admin.office import Office
 from studio.admin.planner import Workload
@@ -53,6 +53,12 @@ class Previewed(BaseModel):
 
 class Preset(BaseModel):
     settings: Changes
+
+
+class SettingsFile(BaseModel):
+    """A file's text, in a form of the export."""
+
+    text: Annotated[str, Field(max_length=100_000)]
 
 
 def admin_router(office: Office, models: Models, listening: ListeningRoom) -> APIRouter:
@@ -117,7 +123,7 @@ def admin_router(office: Office, models: Models, listening: ListeningRoom) -> AP
 
 
 def include_tuning(router: APIRouter, office: Office, who: Callable[[Request], str]) -> None:
-    """Knobs, changes, presets and export."""
+    """Knobs, changes, presets, export and import."""
 
     tuning, log = office.tuning, office.log
 
@@ -165,8 +171,14 @@ def include_tuning(router: APIRouter, office: Office, who: Callable[[Request], s
     @router.get("/export")
     async def export(form: Literal["toml", "env"] = "toml") -> PlainTextResponse:
         values = {name: getattr(tuning.settings, name) for name in tunable()}
-        lines = [line(form, name, value) for name, value in values.items() if value is not None]
+        lines = [line(form, name, "" if value is None else value) for name, value in values.items()]
         return PlainTextResponse("\n".join(lines) + "\n", headers=NO_STORE)
+
+    @router.post("/import")
+    async def read_file(file: SettingsFile, request: Request) -> JSONResponse:
+        found = imported(file.text, tuning.settings)  # which changes nothing: whoever asks previews and applies
+        why = {name: error.message(language_of(request)) for name, error in found.refused.items()}
+        return JSONResponse({"values": found.values, "refused": why}, headers=NO_STORE)
 
 
 def progress(tuning: Tuning) -> dict[str, object]:

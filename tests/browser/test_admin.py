@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 from collections.abc import Iterator
 
@@ -126,9 +127,10 @@ def test_engine_restarts_under_two_waiting_requests_and_a_bad_value_is_taken_bac
     pid = studio.worker("vllm_lm").pid
     replies: list[httpx.Response] = []
     admin.locator("#admin [name=max_num_seqs]").fill("8")
+    admin.locator("#admin [name=max_model_len]").fill("3072")
     admin.locator("#admin [data-part=preview]").click()
     plan = admin.locator("#admin [data-part=plan]")
-    expect(plan).to_contain_text("max_num_seqs")
+    expect(plan).to_contain_text("Changes max_num_seqs, max_model_len.")
     expect(plan).to_contain_text("The engine restarts")
     admin.locator("#admin [data-part=apply]").click()
     expect(plan).to_contain_text("Restarting the engine")
@@ -140,6 +142,11 @@ def test_engine_restarts_under_two_waiting_requests_and_a_bad_value_is_taken_bac
     assert [reply.status_code for reply in replies] == [200, 200] and all(len(r.content) > 24000 for r in replies)
     assert studio.worker("vllm_lm").pid != pid
     expect(admin.locator("#admin [name=max_num_seqs]")).to_have_value("8")
+    expect(admin.locator("#admin [name=max_model_len]")).to_have_value("3072")
+    newest = admin.locator("#admin [data-part=log] tbody tr").first
+    expect(newest).to_contain_text("max_num_seqs = 8, max_model_len = 3072")
+    held = int(studio.metric("studio_kv_cache_blocks"))  # as vLLM counts them, beside what was planned
+    expect(newest.locator("td").last).to_contain_text(re.compile(rf"^\d+ / {held}; "))
 
     admin.locator("#admin [name=kv_cache_gib]").fill("0.05")
     admin.locator("#admin [name=max_model_len]").fill("32768")
@@ -149,7 +156,7 @@ def test_engine_restarts_under_two_waiting_requests_and_a_bad_value_is_taken_bac
     admin.locator("#admin [data-part=apply]").click()
     expect(plan).to_contain_text("Taken back:", timeout=WAIT_MS)
     expect(admin.locator("#admin [data-part=log] tbody tr").first).to_contain_text("taken back")
-    expect(admin.locator("#admin [name=max_model_len]")).to_have_value("4096")
+    expect(admin.locator("#admin [name=max_model_len]")).to_have_value("3072")
     after: list[httpx.Response] = []
     speak(studio, after).join()
     assert after[0].status_code == 200

@@ -63,6 +63,13 @@ def test_impossible_value_is_refused(argv: list[str]) -> None:
         load(argv, {})
 
 
+def test_an_empty_value_leaves_a_setting_unset_that_may_be_so() -> None:
+    found = load(["--top-p", ""], {"STUDIO_TOP_K": ""})
+    assert (found.top_p, found.top_k) == (None, None)
+    with pytest.raises(SettingsError, match="max_running"):
+        load([], {"STUDIO_MAX_RUNNING": ""})
+
+
 def test_every_setting_says_what_it_does_and_when_it_acts() -> None:
     for name, info in table().items():
         assert info.description and info.description.endswith("."), name

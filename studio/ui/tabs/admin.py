@@ -65,7 +65,9 @@ TEMPLATE = """<div class='admin' data-state='closed'>
 <button type='button' data-part='save-preset' data-say='admin.page.save'></button>
 <select data-part='presets' data-say-label='admin.page.load'></select>
 <a data-part='export' download='studio.toml' data-say='admin.page.export'></a>
-<a data-part='export-env' download='studio.env' data-say='admin.page.export_env'></a></p></section>
+<a data-part='export-env' download='studio.env' data-say='admin.page.export_env'></a>
+<label class='button'><span data-say='admin.page.import'></span>
+<input type='file' data-part='import'></label></p></section>
 <section><h2 data-say='admin.page.lm_actions'></h2>
 <p class='admin-buttons'><button type='button' data-part='forget' data-say='admin.page.forget_prompts'></button>
 <button type='button' data-part='sleep' data-say='admin.page.sleep'></button>
