@@ -130,7 +130,8 @@ class Admin {
     this.showPages(pages);
     showGpus(this.part("gpus"), rest.gpus);
     showLadder(this.part("ladder"), rest.given_up, rest.places);
-    drawBars(this.part("timeline"), timeline);
+    const longest = drawBars(this.part("timeline"), timeline);
+    this.part("timeline-note").textContent = longest === null ? "" : say("admin.page.timeline_note", { requests: timeline.length, longest: seconds(longest) });
   }
 
   showRequests(requests, shares) {

@@ -38,23 +38,25 @@ export function drawLine(canvas, values) {
   return most;
 }
 
-// Requests side by side, the oldest at the left; height is time, longest one full.
+// Requests side by side, the oldest at the left; height is time, longest one full. Gives its seconds, or null of none.
 export function drawBars(canvas, requests) {
   const { draw, width, height, scale, style } = prepared(canvas);
   if (!requests.length || !width) return null;
   const longest = Math.max(...requests.map((request) => request.whole_s), 1e-3);
-  const bar = Math.min(12 * scale, width / requests.length);
+  const bar = Math.min(12 * scale, width / requests.length), thick = Math.max(scale, Math.floor(bar - scale));
   requests.forEach((request, at) => {
+    const left = Math.round(at * bar);  // whole pixels: thin bars keep their colours
     let from = 0;
     for (const { shade, until } of STAGES) {
       const to = (request[until] / longest) * height;
       draw.fillStyle = style.getPropertyValue(shade);
-      draw.fillRect(at * bar, height - to, Math.max(scale, bar - scale), Math.max(0, to - from));
+      draw.fillRect(left, height - to, thick, Math.max(0, to - from));
       from = to;
     }
     if (request.reason !== "stop") {
       draw.fillStyle = style.getPropertyValue("--admin-failed");
-      draw.fillRect(at * bar, height - 3 * scale, Math.max(scale, bar - scale), 3 * scale);
+      draw.fillRect(left, height - 3 * scale, thick, 3 * scale);
     }
   });
+  return longest;
 }
