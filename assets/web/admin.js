@@ -10,16 +10,22 @@ import { table } from "./elements.js";
 
 const LOOK_MS = 1000, HISTORY_EVERY = 10;
 const seconds = (value, digits = 2) => (value === null || value === undefined ? "–" : `${value.toFixed(digits)} s`);
+const milliseconds = (value) => (value === null || value === undefined ? "–" : `${short(1000 * value)} ms`);
 const number = (value, digits = 1) => (value === null || value === undefined ? "–" : value.toFixed(digits));
 const percent = (value) => (value === null || value === undefined ? "–" : `${(100 * value).toFixed(1)} %`);
 const short = (value) => String(Number(value.toPrecision(3)));
 // A column of the history: its name, and how its most is written.
 const CHARTS = {
   kv: ["admin.page.kv", percent], lm_tokens_per_s: ["admin.page.lm", short], audio_s_per_s: ["admin.page.audio", short],
-  running: ["admin.page.running", short], waiting: ["admin.page.waiting", short], ttfa_p50_s: ["admin.page.first_p50", seconds],
+  running: ["admin.page.running", short], waiting: ["admin.page.waiting", short],
+  step_s: ["admin.page.step", milliseconds], flow_s: ["admin.page.flow", milliseconds], vocoder_s: ["admin.page.vocoder", milliseconds],
+  ttfa_p50_s: ["admin.page.first_p50", seconds],
   cpu: ["admin.page.cpu", short], rss_mb: ["admin.page.memory", (value) => `${value.toFixed(0)} MB`],
   gpu_mb: ["admin.page.gpu_memory", (value) => `${value.toFixed(0)} MB`], gpu_use: ["admin.page.gpu_use", percent],
 };
+
+// No chart where there is no GPU, or token2wav does not tell.
+const MAY_LACK = new Set(["gpu_mb", "gpu_use", "flow_s", "vocoder_s"]);
 
 export async function mountAdmin(root) {
   await loaded;
@@ -108,7 +114,9 @@ class Admin {
       ["admin.page.preemptions", number(lm?.preemptions, 0)],
       ["admin.page.running", number(now.running, 0)], ["admin.page.waiting", number(now.waiting, 0)], ["admin.page.refused", number(rest.refused, 0)],
       ["admin.page.lm", number(now.lm_tokens_per_s)], ["admin.page.audio", number(now.audio_s_per_s)],
-      ["admin.page.rows", number(rest.batch_rows)], ["admin.page.step", seconds(rest.step_s)],
+      ["admin.page.rows", number(rest.batch_rows)], ["admin.page.step", milliseconds(rest.step_s)],
+      // Not every token2wav tells what took the time of its steps.
+      ...[["admin.page.flow", rest.flow_s], ["admin.page.vocoder", rest.vocoder_s]].filter(([, s]) => s !== null).map(([key, s]) => [key, milliseconds(s)]),
       ["admin.page.first", [now.ttfa_p50_s, now.ttfa_p95_s, now.ttfa_p99_s].map((v) => number(v, 2)).join(" / ")],
       ["admin.page.rtf", number(rest.rtf, 2)], ["admin.page.underruns", number(rest.underruns, 0)],
       ["admin.page.cpu", number(now.cpu, 2), rest.processes.map((p) => `${p.name} ${p.cpu.toFixed(2)}`).join(" · ")],
@@ -122,7 +130,8 @@ class Admin {
     this.showPages(pages);
     showGpus(this.part("gpus"), rest.gpus);
     showLadder(this.part("ladder"), rest.given_up, rest.places);
-    drawBars(this.part("timeline"), timeline);
+    const longest = drawBars(this.part("timeline"), timeline);
+    this.part("timeline-note").textContent = longest === null ? "" : say("admin.page.timeline_note", { requests: timeline.length, longest: seconds(longest) });
   }
 
   showRequests(requests, shares) {
@@ -162,7 +171,7 @@ class Admin {
     const history = await (await ask(`admin/history?span=${this.part("span").value}&model=${this.models.shown}`)).json();
     const charts = this.part("charts");
     for (const [name, [key, written]] of Object.entries(CHARTS)) {
-      if (name.startsWith("gpu_") && !history[name].some((value) => value !== null)) continue;  // no GPU, no chart
+      if (MAY_LACK.has(name) && !history[name].some((value) => value !== null)) continue;
       let chart = charts.querySelector(`[data-chart=${name}]`);
       if (!chart) { chart = chartOf(name, say(key)); charts.append(chart); }
       const most = drawLine(chart.querySelector("canvas"), history[name]);

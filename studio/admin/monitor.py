@@ -21,8 +21,8 @@ FINE_SAMPLES = 600
 COARSE_EVERY = 60
 COARSE_SAMPLES = 1440
 HISTORY = (
-    "kv", "lm_tokens_per_s", "audio_s_per_s", "running", "waiting", "rows", "ttfa_p50_s", "cpu", "rss_mb", "gpu_mb",
-    "gpu_use",
+    "kv", "lm_tokens_per_s", "audio_s_per_s", "running", "waiting", "rows", "step_s", "flow_s", "vocoder_s",
+    "ttfa_p50_s", "cpu", "rss_mb", "gpu_mb", "gpu_use",
 )  # fmt: skip
 """What a chart may show; each is a number or None in a sample."""
 
@@ -101,12 +101,14 @@ class Monitor:
         sample: dict[str, Any] = {
             "t": time.time(), "running": stats.state.running, "waiting": stats.state.waiting,
             "rows": stats.rows_open, "kv": None if stats.lm is None else stats.lm.kv_cache_usage_ratio,
-            "lm_tokens_per_s": None, "audio_s_per_s": None,
+            "lm_tokens_per_s": None, "audio_s_per_s": None, "step_s": None, "flow_s": None, "vocoder_s": None,
         } | {f"ttfa_p{p}_s": percentile(first_s, p / 100) for p in (50, 95, 99)}  # fmt: skip
         if self._before is not None:
             before_s, before = self._before
             passed_s = max(1e-3, now_s - before_s)
             sample["audio_s_per_s"] = max(0.0, stats.audio_s_total - before.audio_s_total) / passed_s
+            for name in ("step_s", "flow_s", "vocoder_s"):
+                sample[name] = mean_since(getattr(before, name), getattr(stats, name))
             if stats.lm is not None and before.lm is not None:
                 made = stats.lm.generated_tokens - before.lm.generated_tokens
                 sample["lm_tokens_per_s"] = max(0, made) / passed_s  # a new engine counts from 0
@@ -133,6 +135,8 @@ def view(
         "pages": None if lm is None else asdict(kv_pages(in_flight, lm)),
         "token2wav": None if stats.token2wav is None else asdict(stats.token2wav),
         "step_s": mean(stats.step_s),
+        "flow_s": mean(stats.flow_s),
+        "vocoder_s": mean(stats.vocoder_s),
         "batch_rows": mean(stats.batch_rows),
         "rtf": mean(stats.rtf),
         "refused": stats.refused,
@@ -182,6 +186,12 @@ def percentile(values: Sequence[float], share: float) -> float | None:
 
 def mean(histogram: HistogramSnapshot) -> float | None:
     return histogram.total / histogram.count if histogram.count else None
+
+
+def mean_since(before: HistogramSnapshot, now: HistogramSnapshot) -> float | None:
+    """Of what was observed between two looks."""
+    count = now.count - before.count
+    return (now.total - before.total) / count if count > 0 else None
 
 
 def _mean(samples: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

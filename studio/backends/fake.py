@@ -213,6 +213,8 @@ class SineToken2Wav:
         """Of every row that was opened, by its id."""
         self.given_up: tuple[Rung, ...] = ()
         """What the next step says that it gave up."""
+        self.flow_s = self.vocoder_s = 0.0
+        """What each step says that these took of it."""
 
     def fail(self, *outcomes: str | Exception | None) -> None:
         """Of the next steps: None goes well, a string ends the first row of it, an exception is raised."""
@@ -240,7 +242,9 @@ class SineToken2Wav:
         if failure is not None:
             self._rows.pop(rows[0].row_id, None)
             results[0] = StepResult(rows[0].row_id, None, failure)
-        results[0] = replace(results[0], given_up=self.given_up)
+        results[0] = replace(
+            results[0], given_up=self.given_up, flow_s=self.flow_s, vocoder_s=self.vocoder_s
+        )
         self.given_up = ()
         return results
 

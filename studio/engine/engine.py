@@ -307,8 +307,8 @@ class Engine:
         if rung not in ("smaller_batch", "forget_voices"):
             self._admission.narrow()
 
-    def _stepped(self, steps: Sequence[RowStep], seconds: float) -> None:
-        self._recorder.stepped(len(steps), seconds)
+    def _stepped(self, steps: Sequence[RowStep], seconds: float, flow_s: float, vocoder_s: float) -> None:
+        self._recorder.stepped(len(steps), seconds, flow_s, vocoder_s)
         if tokens := sum(len(step.tokens) for step in steps):
             self._token2wav_cost.add(tokens, seconds)
 

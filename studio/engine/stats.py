@@ -14,6 +14,8 @@ from studio.speech import SeedHolds
 
 SECONDS_BOUNDS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 60.0)
 RATIO_BOUNDS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5, 2.0, 4.0)
+STEP_BOUNDS = (0.002, 0.005, 0.01, 0.02, *SECONDS_BOUNDS)
+"""A GPU's steps are shorter than what a listener notices."""
 ROWS_BOUNDS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 LAST_REQUESTS = 200
 Stage = Literal["waiting", "reading", "first sound", "speaking"]
@@ -118,7 +120,10 @@ class EngineState:
 
 @dataclass(frozen=True, slots=True)
 class EngineStats:
-    """Everything that exporters, the admin tab and bench read. lm and token2wav are None while they are down."""
+    """Everything that exporters, the admin tab and bench read. lm and token2wav are None while they are down.
+
+    flow_s, vocoder_s: what each took of a token2wav step, of the steps that told it.
+    """
 
     state: EngineState
     finished: Mapping[str, int]
@@ -126,6 +131,8 @@ class EngineStats:
     ttfa_s: HistogramSnapshot
     rtf: HistogramSnapshot
     step_s: HistogramSnapshot
+    flow_s: HistogramSnapshot
+    vocoder_s: HistogramSnapshot
     batch_rows: HistogramSnapshot
     audio_s_total: float
     underruns: int
@@ -165,7 +172,9 @@ class Recorder:
     queue_s: Histogram = field(default_factory=lambda: Histogram(SECONDS_BOUNDS))
     ttfa_s: Histogram = field(default_factory=lambda: Histogram(SECONDS_BOUNDS))
     rtf: Histogram = field(default_factory=lambda: Histogram(RATIO_BOUNDS))
-    step_s: Histogram = field(default_factory=lambda: Histogram(SECONDS_BOUNDS))
+    step_s: Histogram = field(default_factory=lambda: Histogram(STEP_BOUNDS))
+    flow_s: Histogram = field(default_factory=lambda: Histogram(STEP_BOUNDS))
+    vocoder_s: Histogram = field(default_factory=lambda: Histogram(STEP_BOUNDS))
     batch_rows: Histogram = field(default_factory=lambda: Histogram(ROWS_BOUNDS))
     audio_s_total: float = 0.0
     underruns: int = 0
@@ -182,9 +191,14 @@ class Recorder:
         self.audio_s_total += summary.audio_s
         self.last_requests.append(summary)
 
-    def stepped(self, rows: int, seconds: float) -> None:
+    def stepped(self, rows: int, step_s: float, flow_s: float, vocoder_s: float) -> None:
+        """flow_s, vocoder_s: 0 where they were not told."""
         self.batch_rows.observe(rows)
-        self.step_s.observe(seconds)
+        self.step_s.observe(step_s)
+        if flow_s:
+            self.flow_s.observe(flow_s)
+        if vocoder_s:
+            self.vocoder_s.observe(vocoder_s)
 
     def stats(self, state: EngineState, refused: int, **others: Any) -> EngineStats:
         """Everything at this moment; others: the fields of EngineStats that are not counted here."""
@@ -195,6 +209,8 @@ class Recorder:
             ttfa_s=self.ttfa_s.snapshot(),
             rtf=self.rtf.snapshot(),
             step_s=self.step_s.snapshot(),
+            flow_s=self.flow_s.snapshot(),
+            vocoder_s=self.vocoder_s.snapshot(),
             batch_rows=self.batch_rows.snapshot(),
             audio_s_total=self.audio_s_total,
             underruns=self.underruns,

@@ -18,8 +18,8 @@ from studio.speech import FIRST_BLOCK_TOKENS, Float32, VoicePrompt
 
 logger = logging.getLogger(__name__)
 
-OnStep = Callable[[Sequence[RowStep], float], None]
-"""Told of each step that went well, and how many seconds it took."""
+OnStep = Callable[[Sequence[RowStep], float, float, float], None]
+"""Told of each step that went well: how many seconds it took, and the flow and the vocoder of them, 0 if not told."""
 
 
 class Row:
@@ -182,24 +182,22 @@ class Voicing:
                 self._fail(steps, error)
                 continue
             ended_s = self._clock()
-            self._on_step(steps, ended_s - began_s)
-            self._note_first(steps, results, began_s, ended_s)
+            flow_s, vocoder_s, worker_s = (
+                sum(getattr(result, name) for result in results)
+                for name in ("flow_s", "vocoder_s", "worker_s")
+            )
+            self._on_step(steps, ended_s - began_s, flow_s, vocoder_s)
+            self._note_first(steps, (began_s, ended_s), (flow_s, vocoder_s, worker_s))
             self._deliver(steps, results)
 
     def _note_first(
-        self, steps: Sequence[RowStep], results: Sequence[StepResult], began_s: float, ended_s: float
+        self, steps: Sequence[RowStep], span_s: tuple[float, float], told_s: tuple[float, float, float]
     ) -> None:
-        """For each request whose first step this was, how it went."""
-        told = (
-            sum(getattr(result, name) for result in results) for name in ("flow_s", "vocoder_s", "worker_s")
-        )
-        flow_s, vocoder_s, worker_s = told
+        """For each request whose first step this was, how it went. told_s: of flow, vocoder and worker."""
         for step in steps:
             if (row := self._rows.get(step.row_id)) and row.playback.first_step is None:
                 tokens = len(step.tokens) + len(step.lookahead)
-                row.playback.first_step = VoicedStep(
-                    began_s, ended_s, tokens, len(steps), flow_s, vocoder_s, worker_s
-                )
+                row.playback.first_step = VoicedStep(*span_s, tokens, len(steps), *told_s)
 
     def _deliver(self, steps: Sequence[RowStep], results: Sequence[StepResult]) -> None:
         for rung in (rung for result in results for rung in result.given_up):

@@ -22,7 +22,7 @@ Value = float | Mapping[str, float] | HistogramSnapshot
 
 
 def values(stats: EngineStats) -> dict[Metric, Value]:
-    """Each metric's present value; those of a worker that is down are left out rather than shown as zero."""
+    """Each metric's present value; what is not known, as of a worker that is down, is left out and not zero."""
     found: dict[Metric, Value] = {
         names.ENGINE_READY: float(stats.state.ready),
         names.REQUESTS_RUNNING: stats.state.running,
@@ -40,6 +40,10 @@ def values(stats: EngineStats) -> dict[Metric, Value]:
         names.STEP_SECONDS: stats.step_s,
         names.BATCH_ROWS: stats.batch_rows,
     }
+    if stats.flow_s.count:
+        found[names.FLOW_SECONDS] = stats.flow_s
+    if stats.vocoder_s.count:
+        found[names.VOCODER_SECONDS] = stats.vocoder_s
     if stats.token2wav is not None:
         found[names.ROWS_OPEN] = stats.token2wav.rows_open
         found[names.STATE_BYTES] = stats.token2wav.state_bytes

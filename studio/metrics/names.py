@@ -52,6 +52,14 @@ WORKER_RESTARTS = Metric(
     "studio_worker_restarts_total", "counter", "Restarts of a worker process after it ended.", "worker"
 )
 STEP_SECONDS = Metric("studio_token2wav_step_seconds", "histogram", "Time of a token2wav step.")
+FLOW_SECONDS = Metric(
+    "studio_token2wav_flow_seconds", "histogram", "Time that the flow took of a token2wav step, for all its rows."
+)
+VOCODER_SECONDS = Metric(
+    "studio_token2wav_vocoder_seconds",
+    "histogram",
+    "Time that the vocoder took of a token2wav step, for all its rows.",
+)
 BATCH_ROWS = Metric("studio_token2wav_batch_rows", "histogram", "Rows in a token2wav step.")
 ROWS_OPEN = Metric("studio_token2wav_rows_open", "gauge", "Rows with state in the token2wav worker.")
 STATE_BYTES = Metric(

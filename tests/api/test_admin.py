@@ -134,6 +134,18 @@ def test_live_view_shows_requests_and_their_share_of_the_kv_cache(looked_after: 
     assert len(history["t"]) == len(history["kv"]) >= 2
 
 
+def test_live_view_tells_what_flow_and_vocoder_take_of_a_step_where_token2wav_does(looked_after: Service) -> None:
+    client = enter(looked_after)
+    for flow_s, vocoder_s in ((0.0, 0.0), (0.03125, 0.0078125)):
+        looked_after.token2wav.flow_s, looked_after.token2wav.vocoder_s = flow_s, vocoder_s
+        speech(looked_after).raise_for_status()
+        asyncio.run_coroutine_threadsafe(looked_after.office.monitor.sample(), looked_after.loop).result(120)
+        shown = client.get("/admin/live").json()
+        assert shown["step_s"] >= 0 and (shown["flow_s"], shown["vocoder_s"]) == (flow_s or None, vocoder_s or None)
+    history = client.get("/admin/history").json()
+    assert {flow_s for flow_s in history["flow_s"] if flow_s is not None} == {0.03125}
+
+
 def test_abort_of_a_request_tells_its_listener(looked_after: Service) -> None:
     client = enter(looked_after)
     never = asyncio.Event()

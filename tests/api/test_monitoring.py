@@ -36,11 +36,14 @@ def alert_figures() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def spoken(shared_service: Service) -> Service:
-    """A service that has spoken, has been refused and has had a gap."""
+def spoken(shared_service: Service) -> Iterator[Service]:
+    """A service that has spoken, and whose steps tell what took their time."""
+    token2wav = shared_service.token2wav
     shared_service.in_loop(shared_service.forget)
+    token2wav.flow_s, token2wav.vocoder_s = 0.03, 0.01
     speak(shared_service)
-    return shared_service
+    yield shared_service
+    token2wav.flow_s = token2wav.vocoder_s = 0.0
 
 
 def speak(service: Service) -> None:
@@ -143,7 +146,7 @@ def test_totals_under_load_are_the_page_s_once_it_is_idle(prometheus: str, spoke
     monitor = spoken.office.monitor
     asyncio.run_coroutine_threadsafe(monitor.sample(), spoken.loop).result(120)
     page = json.loads(monitor.live)  # the bytes that every page gets
-    rows = "studio_token2wav_batch_rows"
+    rows, flow, vocoder = (f"studio_token2wav_{name}" for name in ("batch_rows", "flow_seconds", "vocoder_seconds"))
     for query, figure in (
         ("sum(studio_requests_finished_total)", sum(page["finished"].values())),
         ("studio_requests_refused_total", page["refused"]),
@@ -152,6 +155,8 @@ def test_totals_under_load_are_the_page_s_once_it_is_idle(prometheus: str, spoke
         ("vllm:generation_tokens_total", page["lm"]["generated_tokens"]),
         ("studio_requests_running + studio_requests_waiting", 0),
         (f"{rows}_sum / {rows}_count", page["batch_rows"]),
+        (f"{flow}_sum / {flow}_count", page["flow_s"]),
+        (f"{vocoder}_sum / {vocoder}_count", page["vocoder_s"]),
     ):
         assert found(prometheus, f"{query} == {figure!r}"), query
     assert page["finished"]["stop"] >= 18

@@ -83,6 +83,16 @@ def test_retakes_show_as_hits_of_the_prefix_cache(admin: Page, studio: RealStudi
     expect(figure).to_contain_text(f"{hits:.0f} of {asked:.0f} prompt tokens")
 
 
+def test_flow_and_vocoder_tell_their_share_of_a_step(admin: Page, studio: RealStudio) -> None:
+    speak(studio, []).join()
+    names = ("token2wav step", "flow in a step", "vocoder (HiFT) in a step")
+    figures = [admin.locator("#admin [data-part=figures] div", has_text=name).locator("dd") for name in names]
+    for figure in figures:
+        expect(figure).to_have_text(re.compile(r"^[\d.]+ ms$"))
+    step, flow, vocoder = (float(figure.inner_text().removesuffix(" ms")) for figure in figures)
+    assert min(flow, vocoder) > 0 and flow + vocoder <= 1.01 * step  # three digits of each are shown
+
+
 def test_request_can_be_ended_from_the_table(admin: Page, studio: RealStudio) -> None:
     replies: list[httpx.Response] = []
     thread = speak(studio, replies, f"{TEXT} " * 20)

@@ -546,6 +546,23 @@ async def test_what_the_first_sound_waited_for_is_told_stage_by_stage(stage: Sta
     )
 
 
+async def test_flow_and_vocoder_of_a_step_are_counted_where_they_are_told(stage: Stage) -> None:
+    for flow_s, vocoder_s in ((0.0, 0.0), (0.25, 0.125)):
+        stage.token2wav.flow_s, stage.token2wav.vocoder_s = flow_s, vocoder_s
+        stage.lm.enqueue(Say(50), Finish())
+        async with await stage.submit() as stream:
+            async for _ in stream:
+                pass
+        stats = await stage.engine.stats()
+        told = stats.flow_s.count
+        assert stats.step_s.count == len(stage.token2wav.steps) and stats.vocoder_s.count == told
+        assert (told > 0) == (flow_s > 0)
+        assert (stats.flow_s.total, stats.vocoder_s.total) == (told * flow_s, told * vocoder_s)
+    assert told < stats.step_s.count
+    first = stats.last_requests[-1].first_step
+    assert first is not None and (first.flow_s, first.vocoder_s) == (0.25, 0.125)
+
+
 async def hear_slowly(stage: Stage, seconds: float) -> None:
     """Two words to their end, whose second chunk comes so much later than the first."""
     held = asyncio.Event()

@@ -22,7 +22,7 @@ from studio.admin.sign_in import FLOW_S, Answer, SignIn
 from studio.admin.tuning import Tuning
 from studio.backends.fake import ManualClock
 from studio.checkpoint import TOKENIZER_FOLDER, Checkpoint
-from studio.engine.stats import EngineState, EngineStats, Histogram, InFlight
+from studio.engine.stats import EngineState, EngineStats, Histogram, InFlight, Recorder
 from studio.engine.step_cost import CostLine, Costs
 from studio.engine.worker import WorkerState
 from studio.errors import AdminLocked, AdminRefused, CheckpointError, EngineNotReady, InvalidRequest
@@ -208,7 +208,7 @@ class StillEngine:
         nothing = Histogram((1.0,)).snapshot()
         state = EngineState(True, False, False, "stage.ready", 1.0, 0.0, (), 1, 0)
         return EngineStats(
-            state, {}, nothing, nothing, nothing, nothing, nothing, float(self.looks), 0, None, (), 1,
+            state, {}, *[nothing] * 7, float(self.looks), 0, None, (), 1,
             lm=LmStats(0.5, 100, 32, 1, generated_tokens=25 * self.looks),
         )  # fmt: skip
 
@@ -232,6 +232,33 @@ def test_monitor_keeps_ten_minutes_finely_and_a_day_by_the_minute() -> None:
     assert coarse["kv"] == [0.5] * len(coarse["t"])
     shown = json.loads(monitor.live)
     assert shown["pages"]["difference"] == 50 - 2
+
+
+class SteppingEngine(StillEngine):
+    """What token2wav told of its steps is what the test recorded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.recorder = Recorder()
+
+    async def stats(self) -> EngineStats:
+        return self.recorder.stats((await super().stats()).state, 0, measured_rate=None, rows_open=0)
+
+
+def test_times_of_flow_and_vocoder_are_means_of_a_step_now_and_since_the_look_before() -> None:
+    engine, clock = SteppingEngine(), ManualClock()
+    monitor = Monitor(engine, ProcessMeter(dict), clock, clock.sleep)
+    for told in ((0.5, 0.0, 0.0), (0.25, 0.125, 0.0625), (0.25, 0.375, 0.0625), None):
+        if told:
+            engine.recorder.stepped(4, *told)
+        clock.advance(1.0)
+        asyncio.run(monitor.sample())
+    kept = monitor.history("10m")
+    assert kept["step_s"] == [None, 0.25, 0.25, None]  # the first look has none before it
+    assert kept["flow_s"] == [None, 0.125, 0.375, None]
+    assert kept["vocoder_s"] == [None, 0.0625, 0.0625, None]
+    shown = json.loads(monitor.live)
+    assert (shown["flow_s"], shown["vocoder_s"]) == (0.25, 0.0625)  # of the two steps that told
 
 
 def test_session_of_somebody_who_is_known_has_the_name_and_the_same_bound() -> None:

@@ -25,6 +25,8 @@ def snapshot() -> EngineStats:
         shot,
         shot,
         shot,
+        shot,
+        shot,
         12.5,
         6,
         1.5,
@@ -57,6 +59,13 @@ def test_histograms_are_cumulative_with_their_sum() -> None:
 def test_metrics_of_a_dead_worker_are_absent_rather_than_zero() -> None:
     text = exposition({"m": replace(snapshot(), lm=None)})
     assert names.KV_CACHE_USAGE.name not in text and names.ROWS_OPEN.name in text
+
+
+def test_times_of_flow_and_vocoder_that_nobody_told_are_absent_rather_than_zero() -> None:
+    untold = Histogram((1.0,)).snapshot()
+    text = exposition({"m": replace(snapshot(), flow_s=untold, vocoder_s=untold)})
+    assert names.FLOW_SECONDS.name not in text and names.VOCODER_SECONDS.name not in text
+    assert names.STEP_SECONDS.name in text
 
 
 def test_names_follow_the_conventions() -> None:

@@ -38,7 +38,8 @@ TEMPLATE = """<div class='admin' data-state='closed'>
 <section><h2 data-say='admin.page.timeline'></h2>
 <canvas data-part='timeline'
  role='img' data-say-label='admin.page.timeline'></canvas>
-<p class='admin-legend' data-part='legend'></p></section>
+<p class='admin-legend' data-part='legend'></p>
+<p data-part='timeline-note'></p></section>
 <section><h2 data-say='models.title'></h2>
 <div class='admin-scroll' data-part='models'></div>
 <p data-part='models-note'></p>
