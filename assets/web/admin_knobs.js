@@ -95,6 +95,7 @@ export class Knobs {
   async follow() {
     if (!this.waiting) return;
     const { phase, reason } = await (await ask("admin/changes")).json();
+    if (!this.waiting) return;  // another look was sooner: a second load would undo what was typed since
     const told = say(`admin.phase.${phase}`);
     this.part("plan").textContent = phase === "idle" && reason ? say("admin.page.rolled_back", { reason }) : told;
     if (this.showPhase(phase)) { this.waiting = false; await this.load(); }
