@@ -179,6 +179,8 @@ def start_engine(
     arguments = engine_arguments(model, options, has_bfloat16)
     if options.device == "cuda" and options.lm_engines > 1:
         arguments["kv_cache_memory_bytes"] = own_cache_bytes(model, gpu_memory_bytes(options.device), options)
+        # vLLM asks each for so much free memory before it loads, when another may have loaded already.
+        arguments["gpu_memory_utilization"] = options.gpu_memory_utilization / options.lm_engines
     args = AsyncEngineArgs(**arguments, logits_processors=processors_to_name(logits_processor))
     config = args.create_engine_config()
     if options.device == "cpu":
