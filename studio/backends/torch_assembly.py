@@ -115,7 +115,7 @@ def assemble(flow: Flow, hift: Hift | CausalHift, how: Assembly) -> TorchToken2W
     )
     if isinstance(vocoder, CausalHift):
         return TorchToken2Wav(pool, vocoder, **voices)
-    return TorchToken2Wav(pool, WindowedHift(vocoder, max_rows=VOCODER_ROWS, tf32=how.vocoder_tf32), **voices)
+    return TorchToken2Wav(pool, WindowedHift(vocoder, max_rows=VOCODER_ROWS, precision="tf32" if how.vocoder_tf32 else "float32"), **voices)
 
 
 def _pool_bytes(how: Assembly) -> int:
