@@ -6,7 +6,7 @@ It reads no files; `torch_token2wav.py` does. What the choices sound like is mea
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -18,6 +18,7 @@ from studio.models.flow.paged import PagedFlow
 from studio.models.flow.sizes import FlowConfig
 from studio.models.hift import CausalHift, Hift
 from studio.models.hift.window import WindowedHift
+from studio.models.hift.window_network import Precision
 from studio.speech import FIRST_BLOCK_TOKENS
 
 TYPES = {
@@ -45,7 +46,7 @@ class Assembly:
     flow_precision: str = "auto"
     flow_dtype: str = "auto"
     pool_bytes: int = 0
-    vocoder_tf32: bool = True
+    vocoder_precision: Precision | Literal["auto"] = "auto"
     voice_cache: int = 16
     voice_cache_bytes: int = 0
     lm_share: float = 0.0
@@ -76,8 +77,18 @@ class Assembly:
         mixes_by_itself = not isinstance(flow.config, FlowConfig)
         return torch.float32 if mixes_by_itself else self._type(self.flow_dtype, self._computed_on_gpu())
 
-    def refuse_what_the_gpu_lacks(self) -> None:
-        """Raises SettingsError for fp8 on a GPU whose kernels cannot read it."""
+    def convolving(self) -> Precision:
+        """Precision of the convolutions of a vocoder in windows."""
+        if self.vocoder_precision == "auto":
+            return "float32" if self.device == "cpu" else "float16"
+        return self.vocoder_precision
+
+    def refuse_what_the_device_lacks(self) -> None:
+        """Raises SettingsError for fp8 on a GPU whose kernels cannot read it, and for a CPU's vocoder in less than
+        float32, which would be slower there."""
+        if self.device == "cpu" and self.vocoder_precision not in ("auto", "float32"):
+            reason = "a CPU has float32 alone"
+            raise SettingsError("settings.bad", name="vocoder_precision", value=self.vocoder_precision, reason=reason)
         if self.flow_precision == "fp8" and self.capability is not None and self.capability < FP8_CAPABILITY:
             have = ".".join(map(str, self.capability))
             reason = f"the GPU's compute capability is {have}, and 8.9 is needed; bfloat16 needs twice the memory"
@@ -95,7 +106,7 @@ def assemble(flow: Flow, hift: Hift | CausalHift, how: Assembly) -> TorchToken2W
     vocoder = hift.to(how.device).eval().fold_weight_norm()
     if how.device != "cpu":
         how = replace(how, capability=torch.cuda.get_device_capability(how.device))
-    how.refuse_what_the_gpu_lacks()
+    how.refuse_what_the_device_lacks()
     paged = how.paged(flow)
     if not paged and how.flow_dtype not in ("auto", "float32"):
         raise SettingsError(
@@ -115,7 +126,8 @@ def assemble(flow: Flow, hift: Hift | CausalHift, how: Assembly) -> TorchToken2W
     )
     if isinstance(vocoder, CausalHift):
         return TorchToken2Wav(pool, vocoder, **voices)
-    return TorchToken2Wav(pool, WindowedHift(vocoder, max_rows=VOCODER_ROWS, tf32=how.vocoder_tf32), **voices)
+    windowed = WindowedHift(vocoder, max_rows=VOCODER_ROWS, precision=how.convolving())
+    return TorchToken2Wav(pool, windowed, **voices)
 
 
 def _pool_bytes(how: Assembly) -> int:

@@ -146,7 +146,7 @@ async def _setup(settings: dict[str, Any], report: Report) -> Service:
 def assembly_of(settings: Mapping[str, Any], device: str) -> Assembly:
     """How the settings want flow and vocoder put together on a device."""
     named = (
-        "flow_cache", "flow_precision", "flow_dtype", "vocoder_tf32", "voice_cache", "first_block_tokens",
+        "flow_cache", "flow_precision", "flow_dtype", "vocoder_precision", "voice_cache", "first_block_tokens",
     )  # fmt: skip
     return Assembly(
         device,

@@ -1,8 +1,8 @@
 """`python -m studio.bench.vocoder_step`: milliseconds of a vocoder's step by rows, as a stream and in windows.
 
-Beside them what TF32 costs in SNR, and memory; on a GPU windows run both eagerly and as graphs. Weights are drawn or a
-checkpoint's: speed does not depend on them, SNR does. A row of a step is 50 new mel frames (one second) of a stream.
-Each row of figures is one JSON line, printed and kept at once.
+Beside them what float16 and TF32 cost in SNR, and memory; on a GPU windows run both eagerly and as graphs. Weights are
+drawn or a checkpoint's: speed does not depend on them, SNR does. A row of a step is 50 new mel frames (one second) of a
+stream. Each row of figures is one JSON line, printed and kept at once.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--rows", default="1,8,32,128", help="streams at once")
     parser.add_argument("--steps", type=int, default=10, help="timed steps of each row of figures")
-    parser.add_argument("--precision", default="tf32,float32", help="of the decoder's convolutions")
+    parser.add_argument("--precision", default="float16,tf32,float32", help="of the decoder's convolutions")
     parser.add_argument("--f0", default="float64", choices=("float64", "float32"))
     parser.add_argument("--largest", type=int, default=LARGEST_LAUNCH, help="rows computed at once")
     parser.add_argument("--no-stream", action="store_true", help="leave the exact stream's times out")
@@ -166,7 +166,7 @@ def run(args: argparse.Namespace, out: Out) -> list[Row]:
         vocoder = WindowedHift(
             model,
             max_rows=max(largest, 32),
-            tf32=precision == "tf32",
+            precision=precision,
             f0_dtype=getattr(torch, args.f0),
             largest_launch=args.largest,
         )

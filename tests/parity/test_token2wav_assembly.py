@@ -34,10 +34,10 @@ def test_pages_and_half_precision_are_for_cosyvoice2_on_a_gpu() -> None:
 
 def test_settings_reach_the_assembly() -> None:
     given = Settings(
-        flow_cache="pages", flow_precision="fp8", flow_dtype="float16", vocoder_tf32=False, flow_pool_gib=2,
+        flow_cache="pages", flow_precision="fp8", flow_dtype="float16", vocoder_precision="tf32", flow_pool_gib=2,
         voice_cache=3, voice_cache_gib=1, gpu_memory_utilization=0.4,
     )  # fmt: skip
-    expected = Assembly("cuda", "pages", "fp8", "float16", 2**31, False, 3, 2**30, 0.4)
+    expected = Assembly("cuda", "pages", "fp8", "float16", 2**31, "tf32", 3, 2**30, 0.4)
     assert assembly_of(given.for_worker(), "cuda") == expected
 
 
@@ -52,6 +52,15 @@ def test_computing_in_half_precision_needs_pages() -> None:
         "float8_e4m3fn",
     )
     assert facts["flow_pages"] > 4 and isinstance(made._hift, WindowedHift)
+
+
+def test_vocoder_is_in_float16_on_a_gpu_and_in_float32_alone_on_a_cpu() -> None:
+    assert (Assembly("cuda").convolving(), Assembly("cpu").convolving()) == ("float16", "float32")
+    assert Assembly("cuda", vocoder_precision="tf32").convolving() == "tf32"
+    assert mini("pages", vocoder_precision="float32", pages=4).facts()["flow_cache"] == "pages"
+    for precision in ("tf32", "float16"):
+        with pytest.raises(SettingsError, match="vocoder_precision"):
+            mini("pages", vocoder_precision=precision, pages=4)
 
 
 def test_pool_without_any_page_is_refused() -> None:
@@ -89,10 +98,10 @@ def test_on_a_gpu_steps_wait_once_and_sound_as_on_a_cpu() -> None:
 )
 def test_a_gpu_keeps_and_computes_in_what_it_has(capability: tuple[int, int], kept: torch.dtype) -> None:
     how = Assembly("cuda", capability=capability)
-    how.refuse_what_the_gpu_lacks()
+    how.refuse_what_the_device_lacks()
     assert how.storage(paged=True) == kept
 
 
 def test_fp8_is_refused_on_a_gpu_that_cannot_read_it() -> None:
     with pytest.raises(SettingsError, match=r"flow_precision.*8\.6"):
-        Assembly("cuda", flow_precision="fp8", capability=(8, 6)).refuse_what_the_gpu_lacks()
+        Assembly("cuda", flow_precision="fp8", capability=(8, 6)).refuse_what_the_device_lacks()

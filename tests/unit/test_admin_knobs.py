@@ -45,7 +45,7 @@ RESTART = {
     "flow_cache": "token2wav",
     "flow_precision": "token2wav",
     "flow_dtype": "token2wav",
-    "vocoder_tf32": "token2wav",
+    "vocoder_precision": "token2wav",
 }
 NOT_RUN = ("tensor_parallel_size", "data_parallel_size", "kv_cache_dtype", "enable_sleep_mode")
 
@@ -87,7 +87,7 @@ def test_what_was_never_run_says_so_and_what_changes_the_sound_too() -> None:
     assert all("Not run by us" in effects[name] for name in NOT_RUN)
     assert "awq and gptq were not run by us" in effects["quantization"]
     assert "pieces were not run by us" in effects["lm_graphs"]
-    audible = ("flow_steps", "guidance", "first_block_tokens", "flow_precision", "flow_dtype")
+    audible = ("flow_steps", "guidance", "first_block_tokens", "flow_precision", "flow_dtype", "vocoder_precision")
     assert all("sound" in effects[name] for name in audible)
     assert GPU_ONLY.keys() < effects.keys()
 

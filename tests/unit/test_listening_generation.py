@@ -63,7 +63,7 @@ def test_conditions_name_what_can_be_heard_and_see_no_secret_and_no_path() -> No
     """A new setting of the models is either here, or among those that `engine_settings.SILENT` gives a reason for."""
     assert comparable() == {
         "dtype", "quantization", "kv_cache_dtype", "batch_invariant",
-        "flow_steps", "guidance", "flow_cache", "flow_precision", "flow_dtype", "vocoder_tf32", "upstream_streaming",
-        "first_block_tokens",
+        "flow_steps", "guidance", "flow_cache", "flow_precision", "flow_dtype", "vocoder_precision",
+        "upstream_streaming", "first_block_tokens",
     }  # fmt: skip
     assert ABOUT.keys() <= tunable().keys()

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from studio.models.hift.generator import Hift
 from studio.models.hift.window_geometry import HOP_FRAMES, WindowGeometry
-from studio.models.hift.window_network import Memory, Place, WindowNetwork
+from studio.models.hift.window_network import Memory, Place, Precision, WindowNetwork
 from studio.models.hift.window_rows import SLOTS, SPARE_SLOT, Entry, Lease, WindowState, moved_on, passes_of
 from studio.models.uploads import Uploads
 
@@ -50,19 +50,19 @@ class WindowedHift:
         model: Hift,
         *,
         max_rows: int = MAX_ROWS,
-        tf32: bool = True,
+        precision: Precision = "float32",
         f0_dtype: torch.dtype = torch.float64,
         largest_launch: int = LARGEST_LAUNCH,
     ) -> None:
         """Take room for all rows.
 
-        Args:    model: on its device, weight norm folded; tf32: whether convolutions of the decoder may use it;
+        Args:    model: on its device, weight norm folded; precision: of the decoder's convolutions;
                  f0_dtype: float64, in which streams are alike whatever their rows, or float32 for GPUs that are
                  slow at it; largest_launch: rows computed at once, a power of two.
         """
         self.config = model.config
         self._geometry, self._largest = WindowGeometry(self.config), largest_launch
-        self._network = WindowNetwork(model, self._geometry, tf32=tf32, f0_dtype=f0_dtype)
+        self._network = WindowNetwork(model, self._geometry, precision=precision, f0_dtype=f0_dtype)
         self._device = model.conv_post.weight.device
         self._pools = self._network.memory(1 + SLOTS * max_rows)
         self._free = list(reversed(range(max_rows)))

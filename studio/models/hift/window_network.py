@@ -3,6 +3,8 @@
 A window's place in its utterance is told by numbers on the device. What lies before the first or behind the last frame
 counts as outside at every layer: zeros for convolutions, mirrored samples for the spectra. Weights are copies of a
 `Hift`'s, channels innermost; that module is left as it is.
+In float16 the decoder's convolutions read and write half as much memory, and add up in float32; with ten bits behind
+the leading one it rounds as TF32 does. What goes on beside them stays float32 (window_kernels.py).
 Axes: B rows, C channels, n positions of a span (window_geometry.py), as images [B, C, 1, n] of one line.
 """
 
@@ -10,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +21,20 @@ from torch.nn import functional as F
 from studio.models.hift.generator import LAST_LEAK, LEAK, Hift, ResBlock
 from studio.models.hift.noise import normal_noise
 from studio.models.hift.window_geometry import Span, WindowGeometry
-from studio.models.hift.window_kernels import CHANNELS_INNERMOST, SnakeWeights, add, snake
+from studio.models.hift.window_kernels import (
+    CHANNELS_INNERMOST,
+    Leak,
+    Snake,
+    activated,
+    narrowed,
+    summed,
+    summed_and_activated,
+)
+
+Precision = Literal["float32", "tf32", "float16"]
+"""Of the decoder's convolutions; tf32 is float32 but on CUDA."""
+CHANNEL_MULTIPLE = 8
+"""Of what tensor cores read at once; other inputs cuDNN would pad itself, for each convolution."""
 
 
 class Memory(NamedTuple):
@@ -41,27 +56,44 @@ class Place(NamedTuple):
     seed: Tensor
 
 
-class _Layer(NamedTuple):
+class _Weights(NamedTuple):
+    """weight: in the type of the convolution's input; bias: float32, added behind it."""
+
     weight: Tensor
     bias: Tensor
+
+
+class _Layer(NamedTuple):
+    weights: _Weights
     padding: int
     dilation: int
-    snake: SnakeWeights
+    snake: Snake
+
+
+class _Unfinished(NamedTuple):
+    """A residual block but for its last sum: y + bias + x."""
+
+    y: Tensor
+    bias: Tensor
+    x: Tensor
 
 
 class WindowNetwork:
-    """One vocoder's weights, ready for windows. tf32: the decoder may use it, the pitch never does."""
+    """One vocoder's weights, ready for windows. precision: of the decoder, never of pitch and spectra."""
 
-    def __init__(self, model: Hift, geometry: WindowGeometry, *, tf32: bool, f0_dtype: torch.dtype) -> None:
+    def __init__(
+        self, model: Hift, geometry: WindowGeometry, *, precision: Precision, f0_dtype: torch.dtype
+    ) -> None:
         self.config, self.geometry = model.config, geometry
-        self._tf32, self._f0_dtype = tf32, f0_dtype
+        self._tf32, self._f0_dtype = precision == "tf32", f0_dtype
+        self._dtype = dtype = torch.float16 if precision == "float16" else torch.float32
         self._device = model.conv_post.weight.device
         self._source, self._spectrum = model.m_source, model.spectrum
-        self._pre, self._post = _weights(model.conv_pre), _weights(model.conv_post)
-        self._ups = [_weights(module) for module in model.ups]
-        self._thinning = [_weights(module) for module in model.source_downs]
-        self._source_blocks = [_layers(block) for block in model.source_resblocks]
-        self._blocks = [_layers(block) for block in model.resblocks]
+        self._pre, self._post = _weights(model.conv_pre, dtype), _weights(model.conv_post, torch.float32)
+        self._ups = [_weights(module, dtype) for module in model.ups]
+        self._thinning = [_weights(module, dtype, padded=True) for module in model.source_downs]
+        self._source_blocks = [_layers(block, dtype) for block in model.source_resblocks]
+        self._blocks = [_layers(block, dtype) for block in model.resblocks]
         predictor = model.f0_predictor
         self._f0_layers = [
             (module.weight.detach().permute(2, 1, 0).flatten(0, 1).to(f0_dtype), module.bias.detach().to(f0_dtype))
@@ -98,7 +130,7 @@ class WindowNetwork:
         with self._convolving(self._tf32):
             x = self._decoded(mel, self._spectra(source, end, place.total, masks), end, masks)
         with self._convolving(False):  # its output is the logarithm of a magnitude, and a phase
-            x = F.conv2d(F.leaky_relu(x, LAST_LEAK), *self._post)[:, :, 0]
+            x = F.conv2d(x, *self._post)[:, :, 0]
         bins = self.config.n_fft // 2 + 1
         magnitude = torch.exp(x[:, :bins]).clamp_max(self.config.largest_magnitude)
         present = masks[self.geometry.windows]
@@ -199,81 +231,122 @@ class WindowNetwork:
             yield
 
     def _decoded(self, mel: Tensor, spectra: Tensor, end: Tensor, masks: dict[Span, Tensor]) -> Tensor:
-        """Input of the last convolution, [B, C, 1, n]."""
+        """Input of the last convolution, float32 [B, C, 1, n]."""
         geometry, reach = self.geometry, self.config.pre_kernel // 2
         x = mel[:, geometry.pre.wider(reach, reach).slice_of(geometry.mel)]
-        x = F.conv2d(x.transpose(1, 2)[:, :, None], *self._pre)
-        span, x = geometry.pre, x * masks[geometry.pre][:, None, None]
+        y = F.conv2d(self._read(x.transpose(1, 2)[:, :, None]), self._pre.weight)
+        active = activated(y, self._pre.bias, masks[geometry.pre], by=Leak(LEAK), dtype=self._dtype)
+        span, spectra = geometry.pre, self._read(_padded(spectra))
         for stage, spans in enumerate(geometry.stages):
+            mask = masks[spans.merged]
             branch = self._branch(stage, spectra, masks)
-            x = self._upsampled(stage, x, span)
+            y = self._upsampled(stage, active, span)
             if stage == len(geometry.stages) - 1:
-                x = self._mirrored(x, end, spans.merged)
-            x = (x + branch) * masks[spans.merged][:, None, None]
-            x = self._merged(stage, x, masks[spans.merged])
-            span, x = spans.out, x[..., spans.out.slice_of(spans.merged)]
-        return x
+                self._mirror(y, end, spans.merged)
+            first = self._of_stage(stage)[0][0][0].snake
+            x, active = summed_and_activated(
+                y, self._ups[stage].bias, mask, branch, by=first, dtype=self._dtype
+            )
+            span, active = spans.out, self._merged(stage, x, active, mask)
+        return active
+
+    def _read(self, x: Tensor) -> Tensor:
+        """As the decoder's convolutions read it."""
+        return narrowed(x, self._dtype).contiguous(memory_format=CHANNELS_INNERMOST)
 
     def _branch(self, stage: int, spectra: Tensor, masks: dict[Span, Tensor]) -> Tensor:
         spans, stride = self.geometry.stages[stage], self.config.source_strides[stage]
-        read = self.geometry.thinning(self.config, stage).slice_of(self.geometry.spectra)
-        x = F.conv2d(spectra[..., read], *self._thinning[stage], stride=(1, stride))
-        mask = masks[spans.thinned]
-        x = _residual(self._source_blocks[stage], x * mask[:, None, None], mask)
-        return x[..., spans.merged.slice_of(spans.thinned)]
+        read = spectra[..., self.geometry.thinning(self.config, stage).slice_of(self.geometry.spectra)]
+        thinning, layers, mask = self._thinning[stage], self._source_blocks[stage], masks[spans.thinned]
+        y = F.conv2d(read.contiguous(memory_format=CHANNELS_INNERMOST), thinning.weight, stride=(1, stride))
+        x, active = summed_and_activated(y, thinning.bias, mask, by=layers[0][0].snake, dtype=self._dtype)
+        block = self._residual(layers, x, active, mask)
+        part = spans.merged.slice_of(spans.thinned)
+        return summed(block.y[..., part], block.bias, mask[:, part], block.x[..., part])
 
-    def _upsampled(self, stage: int, x: Tensor, span: Span) -> Tensor:
+    def _upsampled(self, stage: int, active: Tensor, span: Span) -> Tensor:
+        """Without the bias."""
         rate, kernel = self.config.upsample_rates[stage], self.config.upsample_kernels[stage]
-        x = F.conv_transpose2d(
-            F.leaky_relu(x, LEAK), *self._ups[stage], stride=(1, rate), padding=(0, (kernel - rate) // 2)
+        y = F.conv_transpose2d(
+            active, self._ups[stage].weight, stride=(1, rate), padding=(0, (kernel - rate) // 2)
         )
         wanted = self.geometry.stages[stage].upsampled
-        return x[..., wanted.slice_of(Span(wanted.rate, rate * span.first, rate * span.stop))]
+        return y[..., wanted.slice_of(Span(wanted.rate, rate * span.first, rate * span.stop))]
 
-    def _mirrored(self, x: Tensor, end: Tensor, span: Span) -> Tensor:
+    def _mirror(self, x: Tensor, end: Tensor, span: Span) -> None:
         """The last stage's first position, where it is in the window, takes the value two positions on."""
         zero = -(end * span.rate + span.first)
         there = (zero >= 0) & (zero < len(span) - 2)
         at = (zero * there)[:, None, None, None].expand(-1, x.shape[1], 1, 1)
         ahead = at + 2 * there[:, None, None, None]
-        return x.scatter(3, at, x.gather(3, ahead))
+        x.scatter_(3, at, x.gather(3, ahead))
 
-    def _merged(self, stage: int, x: Tensor, mask: Tensor) -> Tensor:
+    def _of_stage(self, stage: int) -> list[list[tuple[_Layer, _Layer]]]:
         kernels = len(self.config.resblock_kernels)
-        blocks = self._blocks[stage * kernels : (stage + 1) * kernels]
-        total = _residual(blocks[0], x, mask)
-        for block in blocks[1:]:
-            total += _residual(block, x, mask)
-        return total.div_(kernels)
+        return self._blocks[stage * kernels : (stage + 1) * kernels]
 
+    def _merged(self, stage: int, x: Tensor, active: Tensor, mask: Tensor) -> Tensor:
+        """Mean of the stage's blocks over x, of which active is the first activation; then as what follows reads it,
+        of the span `out`."""
+        first, *others = self._of_stage(stage)
+        total: tuple[Tensor, ...] = ()
+        block = self._residual(first, x, active, mask)
+        for layers in others:
+            total = (summed(block.y, block.bias, mask, block.x, *total),)
+            active = activated(x, None, None, by=layers[0][0].snake, dtype=self._dtype)
+            block = self._residual(layers, x, active, mask)
+        spans, ends = self.geometry.stages[stage], stage == len(self.geometry.stages) - 1
+        part = spans.out.slice_of(spans.merged)
+        return activated(
+            block.y[..., part],
+            block.bias,
+            mask[:, part],
+            *(tensor[..., part] for tensor in (block.x, *total)),
+            by=Leak(LAST_LEAK if ends else LEAK, 1 / (1 + len(others))),
+            dtype=torch.float32 if ends else self._dtype,
+        )
 
-def _residual(layers: list[tuple[_Layer, _Layer]], x: Tensor, mask: Tensor) -> Tensor:
-    """As `ResBlock.forward`, each convolution's bias and border with what follows it."""
-    active = snake(x, layers[0][0].snake)
-    for number, (first, second) in enumerate(layers, 1):
-        y = snake(_convolved(first, active), second.snake, first.bias, mask)
-        ahead = layers[number][0].snake if number < len(layers) else None
-        x, active = add(x, _convolved(second, y), second.bias, mask, ahead)
-    return x
+    def _residual(
+        self, layers: list[tuple[_Layer, _Layer]], x: Tensor, active: Tensor, mask: Tensor
+    ) -> _Unfinished:
+        """As `ResBlock.forward`, each convolution's bias and border with what follows it; active: x behind the first
+        snake."""
+        ahead = [first.snake for first, _ in layers[1:]]
+        for number, (first, second) in enumerate(layers):
+            y = _convolved(first, active)
+            y = _convolved(second, activated(y, first.weights.bias, mask, by=second.snake, dtype=self._dtype))
+            if number < len(ahead):
+                x, active = summed_and_activated(
+                    y, second.weights.bias, mask, x, by=ahead[number], dtype=self._dtype
+                )
+        return _Unfinished(y, second.weights.bias, x)
 
 
 def _convolved(layer: _Layer, x: Tensor) -> Tensor:
-    return F.conv2d(x, layer.weight, padding=(0, layer.padding), dilation=(1, layer.dilation))
+    """Without the bias."""
+    return F.conv2d(x, layer.weights.weight, padding=(0, layer.padding), dilation=(1, layer.dilation))
 
 
-def _image(weight: Tensor) -> Tensor:
-    return weight.detach()[:, :, None].contiguous(memory_format=CHANNELS_INNERMOST)
+def _padded(x: Tensor) -> Tensor:
+    """[., C, 1, .] with zeros behind its channels."""
+    return F.pad(x, (0, 0, 0, 0, 0, -x.shape[1] % CHANNEL_MULTIPLE))
 
 
-def _weights(module: nn.Module) -> tuple[Tensor, Tensor]:
-    return _image(module.weight), module.bias.detach()
+def _weights(module: nn.Module, dtype: torch.dtype, padded: bool = False) -> _Weights:
+    weight = module.weight.detach()[:, :, None]
+    narrow = narrowed(_padded(weight) if padded else weight, dtype).contiguous(
+        memory_format=CHANNELS_INNERMOST
+    )
+    return _Weights(narrow, module.bias.detach())
 
 
-def _layers(block: ResBlock) -> list[tuple[_Layer, _Layer]]:
+def _layers(block: ResBlock, dtype: torch.dtype) -> list[tuple[_Layer, _Layer]]:
     def layer(convolution: nn.Module, activation: nn.Module) -> _Layer:
-        weight, bias = _weights(convolution)
         return _Layer(
-            weight, bias, convolution.padding[0], convolution.dilation[0], SnakeWeights.of(activation.alpha)
+            _weights(convolution, dtype),
+            convolution.padding[0],
+            convolution.dilation[0],
+            Snake.of(activation.alpha),
         )
 
     return [
