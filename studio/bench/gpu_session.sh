@@ -7,7 +7,7 @@
 #   waterfall growth these parts of it alone
 #   solve            launches and milliseconds of a solve: our own products and the library's, and splits of the keys
 #   flow vocoder     milliseconds of a step of each by rows, without the studio around them
-#   profile          kernels, launches and busy share of a token2wav step of 1 and 32 rows
+#   profile          kernels, launches and busy share of a token2wav step of $PROFILED rows (1,32)
 #   ras              microseconds of the sampling law's step, its kernel against torch, and whether they draw the same
 #   lm               milliseconds of an LM step by batch size, alone and beside token2wav, and token2wav beside it
 #   variants         why the LM is slow beside token2wav, and what its settings gain: those of $VARIANTS, a start or two each
@@ -41,7 +41,7 @@ ONE=(--commit "$COMMIT"); [[ ${CUDA_VISIBLE_DEVICES:-} =~ ^[0-9]+$ ]] && ONE+=(-
 OPEN=(--max-running 256 --queue-size 1000 --max-per-client 1000 --takes-max-mb 0)
 if [ "$DEVICE" = cuda ]; then
   LM_STREAMS=1,8,64,128; LM_ROWS=1,32; LM_BESIDE=1,64; LM_SECONDS=3; LM_SETTINGS=(--set gpu_memory_utilization=0.1)
-  LOADS=(--seconds 3 --streams 1,8,32,64 --burst 128); GROWTH=(--growth-streams 1,32); PLAIN=${PLAIN:-1,8}; PLAYS=1; CODES=6561; PROFILED=1,32
+  LOADS=(--seconds 3 --streams 1,8,32,64 --burst 128); GROWTH=(--growth-streams 1,32); PLAIN=${PLAIN:-1,8}; PLAYS=1; CODES=6561; PROFILED=${PROFILED:-1,32}
   SERVED=("${OPEN[@]}" --max-num-seqs 128 --max-batch-rows 128 --gpu-memory-utilization 0.1 --flow-pool-gib 100)
 else
   LM_STREAMS=1,4; LM_ROWS=2; LM_BESIDE=1,3; LM_SECONDS=1; LM_SETTINGS=(--set kv_cache_gib=0.1 --tokens 20)

@@ -137,21 +137,19 @@ async def _ready(engine: Engine) -> None:
 
 
 def over_http(args: argparse.Namespace, studio: Studio, out: Out) -> list[Measure]:
-    """Closed loops and the burst from a process of their own; a waterfall of the first and the last of them."""
+    """Closed loops and the burst from a process of their own, and a waterfall of each."""
 
-    async def measure(load_name: str, streams: int, plays: int, falls: bool) -> None:
+    async def measure(load_name: str, streams: int, plays: int) -> None:
         studio.clock.sent.clear()
         voice = str(studio.voice.name)
         client = await listeners(studio.url, voice, streams, plays, args.seconds, args.limit_s)
         sent = list(studio.clock.sent)
         mine = {f"client_{name}": client.pop(name) for name in list(client) if name.startswith("ttfa_")}
         out.add(_row(args, studio, "http", load_name, client | mine | ttfa(sent)))
-        if falls:
-            found = waterfall(sent, (await studio.engine.stats()).last_requests)
-            out.add({"bench": "waterfall", "load": load_name, "streams": streams, **found})
+        found = waterfall(sent, (await studio.engine.stats()).last_requests)
+        out.add({"bench": "waterfall", "load": load_name, "streams": streams, **found})
 
-    loads = loads_of(args)
-    return [partial(measure, *load, load in (loads[0], loads[-1])) for load in loads]
+    return [partial(measure, *load) for load in loads_of(args)]
 
 
 def past_http(args: argparse.Namespace, studio: Studio, out: Out) -> list[Measure]:

@@ -29,7 +29,7 @@ from studio.protocols import RowStep, StepResult
 from studio.settings import load
 from studio.speech import BLOCK_TOKENS, LOOKAHEAD_TOKENS, Int32
 
-SHOWN = 20
+SHOWN = 45
 """Kernels of a summary."""
 STEPS = 4
 """Steps of a row, of which the last but one is looked at: the first and the last are others than those between."""
