@@ -57,9 +57,15 @@ def differences(
         span = sight.pages * BLOCK_FRAMES + BLOCK_FRAMES - 1
         scores = drawn(heads, rows, span) if name == "relative" else None
         query, key, value = qkv.unbind(2)
-        got = attention_kernels.attend(query, key, value, kept, sight, scores)
         expected = attention.attend(query, key, value, also, sight, scores)
-        tell(name, got[:, :real], expected[:, :real])
+        few_slots = attention_kernels.FEW_SLOTS
+        try:
+            for most in (few_slots, 0):  # as in a small pack, and as in a large one
+                attention_kernels.FEW_SLOTS = most
+                got = attention_kernels.attend(query, key, value, kept, sight, scores)
+                tell(name, got[:, :real], expected[:, :real])
+        finally:
+            attention_kernels.FEW_SLOTS = few_slots
         found[f"{name}_pages"] = float((raw(kept)[2:] != raw(also)[2:]).sum())
     x, edges = drawn(2, rows, 256).to(compute), drawn(PAGES, 2, 2, 256).to(compute)
     others = edges.clone()

@@ -81,6 +81,28 @@ def test_attention_says_what_torch_says_whatever_the_splits(
     near(got, attention.attend_kept(query, kept, sight), most)
 
 
+@pytest.mark.parametrize("pages", [1, 2, 3, 4, 13])
+@pytest.mark.parametrize(
+    "kind", [torch.float16, pytest.param(torch.bfloat16, marks=pytest.mark.skipif(not ON_GPU, reason="a GPU"))]
+)
+def test_attention_says_the_same_in_the_tiles_of_a_large_pack(
+    monkeypatch: pytest.MonkeyPatch, pages: int, kind: torch.dtype
+) -> None:
+    """Which are narrow, and looked at without a mask but for the first and the last."""
+    from studio.models.flow.paged import attention_kernels
+
+    monkeypatch.setattr(attention_kernels, "SPLITS", ())
+    monkeypatch.setattr(attention_kernels, "FEW_SLOTS", 0)
+    rows = rows_of([pages, 1, 9])
+    sight = pack(DEVICE, rows, (2, BLOCK_FRAMES, 38), 4, 16)
+    kept = attention.stored(
+        drawn(2 + sum(map(len, rows)), 2, 2, HEADS, BLOCK_FRAMES, WIDTH), torch.float8_e4m3fn
+    )
+    query = drawn(2, 4 * BLOCK_FRAMES, HEADS, WIDTH, kind=kind)
+    got = attention_kernels.attend_kept(query, kept, sight)
+    near(got, attention.attend_kept(query, kept, sight), 2e-3 if kind == torch.float16 else 1e-2)
+
+
 def test_rows_of_a_pack_depend_neither_on_neighbours_nor_on_where_their_pages_lie() -> None:
     from studio.models.flow.paged import attention_kernels
 

@@ -23,8 +23,10 @@ SPLITS: tuple[tuple[int, int], ...] = ((2, 16), (4, 4))
 """Up to so many slots, keys are split among so many programs: enough of them for every core of a large GPU, of 2 lanes
 and 8 heads each. Few cases, since each is a kernel to be built. By `bench.flow_solve` on an H200: with 8 slots
 splitting gains nothing behind 15 s of speech, and 14 % behind 65."""
-TILE_KEYS = {1: 128, 2: 128, 4: 64}
-"""Width of a tile by the bytes of a kept value: two tiles of keys and values, three deep, fit into a core's memory."""
+FEW_SLOTS = 16
+"""Up to so many slots tiles are wide: a core has one or two programs then, which wait less often. Above, tiles are
+narrow, for four programs of a core to cover each other's waits. On an H200, 20 us for 26 with 32 slots, 71 for 80 with
+128."""
 JOINED_ITEMS = 8
 """Rows and heads that one program joins."""
 LARGEST_8_BIT = tl.constexpr(448.0)
@@ -65,17 +67,29 @@ def _share(keys, KEYS: tl.constexpr, SPLITS: tl.constexpr):
     return tl.cdiv(tl.cdiv(keys, SPLITS), KEYS) * KEYS
 
 
+@triton.jit
+def _taken_in(scores, v, top, total, mixed, scale, PRODUCT: tl.constexpr):
+    """A running softmax in float32, one tile further: highest score, sum of weights, weighted values."""
+    higher = tl.maximum(top, tl.max(scores, 1) * scale)
+    weights = tl.exp2(scores * scale - higher[:, None])
+    shrink = tl.exp2(top - higher)
+    total = total * shrink + tl.sum(weights, 1)
+    mixed = mixed * shrink[:, None] + tl.dot(weights.to(PRODUCT), v, input_precision="tf32x3")
+    return higher, total, mixed
+
+
 @triton.jit(do_not_specialize=["distance_row", "distance_head", "first_distance"])
 def _attend(
     query, query_lane, query_row, kept, table, pages, here, record,
     distances, distance_row, distance_head, first_distance, out, sums, tops, scale,
     LANES: tl.constexpr, HEADS: tl.constexpr, BLOCK: tl.constexpr, BLOCK_ROOM: tl.constexpr,
     WIDTH: tl.constexpr, WIDTH_ROOM: tl.constexpr, KEYS: tl.constexpr, SPLITS: tl.constexpr,
-    RELATIVE: tl.constexpr, PRODUCT: tl.constexpr,
+    RELATIVE: tl.constexpr, BARE: tl.constexpr, PRODUCT: tl.constexpr,
 ):  # fmt: skip
-    """One slot, lane and head over one split of its stream's keys, by a running softmax in float32.
+    """One slot, lane and head over one split of its stream's keys.
 
-    scale: of the scores, times log2 e. PRODUCT: type of what the products multiply.
+    scale: of the scores, times log2 e. BARE: tiles between the first and the last, of which every key counts, are taken
+    before those and without looking which do; of one split, and not RELATIVE. PRODUCT: the type of products' factors.
     """
     slot, lane, head = tl.program_id(0), tl.program_id(1) // HEADS, tl.program_id(1) % HEADS
     split = tl.program_id(2)
@@ -95,8 +109,23 @@ def _attend(
     top = tl.full([BLOCK_ROOM], float("-inf"), tl.float32)
     total = tl.zeros([BLOCK_ROOM], tl.float32)
     mixed = tl.zeros([BLOCK_ROOM, WIDTH_ROOM], tl.float32)
-    for first in range(begin, end, KEYS):
-        key = first + tl.arange(0, KEYS)
+    within = tl.arange(0, KEYS)
+    stride = KEYS
+    if BARE:
+        behind = end - end % KEYS  # where the last tile begins, or would
+        for first in range(KEYS, behind, KEYS):
+            key = first + within
+            back = key // BLOCK
+            page = tl.load(table + slot * record + back).to(tl.int64)
+            row = page * (LANES * 2 * HEADS * BLOCK * WIDTH) + (key - back * BLOCK) * WIDTH
+            tile = kept + row[:, None] + column[None, :]
+            k = tl.load(tile, mask=in_width, other=0.0).to(PRODUCT)
+            v = tl.load(tile + HEADS * BLOCK * WIDTH, mask=in_width, other=0.0).to(PRODUCT)
+            scores = tl.dot(q, tl.trans(k), input_precision="tf32x3")
+            top, total, mixed = _taken_in(scores, v, top, total, mixed, scale, PRODUCT)
+        stride = tl.maximum(behind, KEYS)
+    for first in range(begin, end, stride):
+        key = first + within
         known = key < end
         back = key // BLOCK  # pages before the newest
         page = tl.load(table + slot * record + back, mask=known, other=0).to(tl.int64)
@@ -111,12 +140,7 @@ def _attend(
             scores += tl.load(nearby + (first_distance - distance), mask=pairs, other=0.0)
         visible = known & ((key < real) | (key >= BLOCK))  # of the newest page what is real
         scores = tl.where(visible[None, :], scores, float("-inf"))
-        higher = tl.maximum(top, tl.max(scores, 1) * scale)
-        weights = tl.exp2(scores * scale - higher[:, None])
-        shrink = tl.exp2(top - higher)
-        total = total * shrink + tl.sum(weights, 1)
-        mixed = mixed * shrink[:, None] + tl.dot(weights.to(PRODUCT), v, input_precision="tf32x3")
-        top = higher
+        top, total, mixed = _taken_in(scores, v, top, total, mixed, scale, PRODUCT)
     row = lane * (tl.num_programs(0) * BLOCK) + rows
     if SPLITS == 1:
         place = out + row[:, None] * (HEADS * WIDTH) + head * WIDTH + column[None, :]
@@ -181,21 +205,22 @@ def attend_kept(query: Tensor, kept: Tensor, sight: Sight, distance_scores: Tens
     """See `attention.attend_kept`."""
     lanes, rows, heads, width = query.shape
     slots, block = sight.slots, sight.block
-    splits, keys = splits_of(slots.count), TILE_KEYS[kept.dtype.itemsize]
+    splits, relative = splits_of(slots.count), distance_scores is not None
+    keys, bare, stages = _tiles(slots.count, kept.dtype.itemsize)
     out = query.new_empty(lanes, rows, heads * width)
     if splits > 1:
         parts = query.new_empty(splits, lanes, rows, heads, width, dtype=torch.float32)
         sums, tops = query.new_empty(2, splits, lanes, rows, heads, dtype=torch.float32).unbind(0)
     else:
         parts = sums = tops = out
-    relative = distance_scores is not None
     scores = out if distance_scores is None else distance_scores
     _attend[slots.count, lanes * heads, splits](
         query, query.stride(0), query.stride(1), kept, slots.table, slots.pages, sight.here, Slots.WIDTH,
         scores, scores.stride(1) if relative else 0, scores.stride(0) if relative else 0,
         sight.pages * block - 1, parts, sums, tops, LOG2_E / math.sqrt(width),
         LANES=lanes, HEADS=heads, BLOCK=block, BLOCK_ROOM=room(block), WIDTH=width, WIDTH_ROOM=room(width),
-        KEYS=keys, SPLITS=splits, RELATIVE=relative, PRODUCT=product_type(query.dtype, kept.dtype),
+        KEYS=keys, SPLITS=splits, RELATIVE=relative, BARE=bare and not relative and splits == 1,
+        PRODUCT=product_type(query.dtype, kept.dtype), num_stages=stages,
     )  # fmt: skip
     if splits > 1:
         items = lanes * rows * heads
@@ -204,6 +229,16 @@ def attend_kept(query: Tensor, kept: Tensor, sight: Sight, distance_scores: Tens
             HEADS=heads, BLOCK=block, WIDTH=width, WIDTH_ROOM=room(width), KEYS=keys, SPLITS=splits, ITEMS=JOINED_ITEMS,
         )  # fmt: skip
     return out
+
+
+def _tiles(slots: int, value_bytes: int) -> tuple[int, bool, int]:
+    """Width of a tile, whether the inner ones are BARE, and how many are fetched ahead.
+
+    Nothing is gained by fetching values ahead that have to be turned into another type, as those of 4 bytes have not.
+    """
+    if value_bytes == 4:
+        return 64, False, 3
+    return (128, False, 1) if slots <= FEW_SLOTS else (64, True, 1)
 
 
 def product_type(query: torch.dtype, kept: torch.dtype) -> tl.dtype:

@@ -23,11 +23,13 @@ class JoinedEstimator:
 
     def __init__(self, estimator: CausalConditionalDecoder) -> None:
         self._estimator = estimator
-        self._add_norm, self._norm_mish = add_norm, norm_mish
-        if next(estimator.parameters()).device.type == "cuda":
+        self._add_norm, self._norm_mish, self._feed = add_norm, norm_mish, feed
+        if (weight := next(estimator.parameters())).device.type == "cuda":
             from studio.models.flow.paged import layer_kernels
 
             self._add_norm, self._norm_mish = layer_kernels.add_norm, layer_kernels.norm_mish
+            if weight.dtype.itemsize == 2:
+                self._feed = feed_at_once
 
     def __call__(self, x: Tensor, conditions: Tensor, times: list[Tensor], view: View) -> Tensor:
         """See `CausalConditionalDecoder.forward`."""
@@ -57,7 +59,7 @@ class JoinedEstimator:
         for layer in transformers:
             x, normed = self._add_norm(x, added, layer.norm1)
             x, normed = self._add_norm(x, layer.attn1(normed, view), layer.norm3)
-            added = layer.ff(normed)
+            added = self._feed(layer.ff, normed)
         return x if added is None else x + added
 
 
@@ -129,6 +131,24 @@ def fits_tiles(estimator: CausalConditionalDecoder) -> bool:
     """
     convolutions = [block.block["0"] for block in estimator.modules() if isinstance(block, ConvNorm)]
     return not any(conv.channels_in % products.LEAST_DEPTH for conv in convolutions)
+
+
+def feed(layer: nn.Module, x: Tensor) -> Tensor:
+    """A transformer's last layer as it is."""
+    out: Tensor = layer(x)
+    return out
+
+
+def feed_at_once(layer: nn.Module, x: Tensor) -> Tensor:
+    """The same with GELU in the first product's own kernel, for 16-bit numbers [G, N, C].
+
+    The library has it by its tangent there, at most 5e-4 from the exact one; but what the product found is not rounded
+    to 16 bits before it, so that all is nearer to the exact layer: 0.17 % of its root mean square on an H200, not 0.26.
+    """
+    first, second = layer.net["0"]["proj"], layer.net["2"]
+    inner = torch._addmm_activation(first.bias, x.flatten(0, 1), first.weight.T, use_gelu=True)
+    out: Tensor = second(inner.view(*x.shape[:-1], -1))
+    return out
 
 
 def add_norm(x: Tensor, added: Tensor | None, norm: nn.LayerNorm) -> tuple[Tensor, Tensor]:

@@ -114,11 +114,13 @@ def _product_sum(
     tl.store(out + place, total.to(out.dtype.element_ty), mask=in_rows & in_columns)
 
 
-def _norm_tiles(rows: int) -> tuple[int, int, int, int]:
-    """Rows and columns of a tile, tiles of a program, warps."""
+def _norm_tiles(rows: int, paged: bool) -> tuple[int, int, int, int]:
+    """Rows and columns of a tile, tiles of a program, warps; by `bench.flow_solve` on an H200."""
     if rows <= FEW_ROWS:
         return 32, 64, 1, 4
-    return 64, 64, 2 if rows <= SOME_ROWS else 8, 8
+    if rows <= SOME_ROWS:
+        return (64, 64, 3, 4) if paged else (64, 64, 2, 8)
+    return 64, 64, 8, 8
 
 
 def _sum_tiles(rows: int) -> tuple[int, int, int]:
@@ -156,7 +158,7 @@ def _launch(
     x = x.contiguous()
     channels, columns = factor.shape
     rows = x.numel() // channels
-    height, wide, tiles, warps = _norm_tiles(rows)
+    height, wide, tiles, warps = _norm_tiles(rows, bool(sizes["PAGED"]))
     _norm_product[triton.cdiv(rows, height), triton.cdiv(columns, wide * tiles)](
         x, norm.weight, norm.bias, norm.eps, factor, plus, out, kept, own, Slots.WIDTH, rows,
         CHANNELS=channels, CHANNELS_ROOM=room(channels), COLUMNS=columns,
