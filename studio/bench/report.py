@@ -120,7 +120,8 @@ def voicing_steps(rows: Sequence[Row]) -> str:
 def plain(rows: Sequence[Row]) -> str:
     """Plain serving of the same models on the same machine, and how much better the studio is."""
     lines = []
-    for row in (r for r in rows if r.get("bench") == "baseline"):
+    newest = {(r["system"], r["streams"]): r for r in rows if r.get("bench") == "baseline"}
+    for row in newest.values():
         ours = _last(rows, bench="table", via="http", streams=row["streams"])
         sooner, more = OPEN, OPEN
         if ours and "ttfa_p50_ms" in ours:
