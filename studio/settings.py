@@ -39,7 +39,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def knob(
-    default: object, description: str, *, group: str, unit: str = "", applies: Applies = "restart", on_gpu: int | None = None, **bounds: Any
+    default: object, description: str, *, group: str, unit: str = "", applies: Applies = "restart", on_gpu: int | str | None = None, **bounds: Any
 ) -> Any:
     """One row of the table: default, effect, group, unit, when it acts, and its bounds (ge, le, multiple_of).
 
@@ -87,7 +87,7 @@ class Settings(BaseModel):
     max_num_batched_tokens: int = knob(4096, "Tokens of one LM step, prompts included.", group="lm", unit="tokens", ge=64, le=65536)
     block_size: int = knob(32, "Tokens of one KV cache block; a multiple of 32 on the CPU.", group="lm", unit="tokens", ge=16, le=128)
     enforce_eager: bool = knob(False, "Run the LM without CUDA graphs; always so on the CPU.", group="lm")
-    lm_graphs: Literal["decode", "pieces", "all"] = knob("decode", "Which steps of the LM run as CUDA graphs. decode: those of further tokens; pieces: prompts too, in pieces between attentions, so that they hold up other requests for less; all: whole steps of any make, on a Hopper GPU, and decode elsewhere: sooner on an H200, though we have not yet compared what they compute; pieces were not run by us.", group="lm")
+    lm_graphs: Literal["decode", "pieces", "all"] = knob("decode", "Which steps of the LM run as CUDA graphs. decode: those of further tokens; pieces: prompts too, in pieces between attentions, so that they hold up other requests for less; all: whole steps of any make, on a Hopper GPU, and decode elsewhere: sooner on an H200, and its laws differ from decode's by rounding alone; pieces were not run by us.", group="lm", on_gpu="all")
     async_scheduling: bool = knob(False, "Plan the LM's next step while the GPU computes this one: the same tokens, sooner; a CPU has no use for it.", group="lm", on_gpu=True)
     batch_invariant: bool = knob(False, "A seed seldom gives other tokens on a GPU (compute capability 8.0 or more) beside other requests, by vLLM's batch invariance; slower. A CPU needs no such thing.", group="lm")
     enable_prefix_caching: bool = knob(True, "Keep the KV cache of prompts, so that a voice that speaks again is not read again.", group="lm")
@@ -187,11 +187,11 @@ def extra(info: FieldInfo, key: str) -> str:
     return str(found[key]) if isinstance(found, dict) else ""
 
 
-def gpu_default(info: FieldInfo) -> int | None:
+def gpu_default(info: FieldInfo) -> int | str | None:
     """A row's default on CUDA; None where it is the same as elsewhere."""
     found = info.json_schema_extra
     value = found.get("on_gpu") if isinstance(found, dict) else None
-    return value if isinstance(value, int) else None
+    return value if isinstance(value, int | str) else None
 
 
 def gpu_defaults() -> dict[str, object]:

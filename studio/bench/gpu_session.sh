@@ -142,10 +142,10 @@ variants() {
 }
 
 # variant NAME SECONDS FLAG...
-variant() {
+variant() {  # of one base, whatever the defaults are by now; a later --set wins
   local name=$1 seconds=$2; shift 2
   within "$seconds" "$PY" -m studio.bench.lm_step "${OFFICIAL[@]}" "${LM_SETTINGS[@]}" --set enable_prefix_caching=false \
-    --seconds "$LM_SECONDS" "$@" --label "$name" --commit "$COMMIT" --out "$OUT/lm_variants.jsonl" || { echo "variant $name failed or was cut off"; return 1; }
+    --set lm_graphs=decode --set gpu_sharing=slices --seconds "$LM_SECONDS" "$@" --label "$name" --commit "$COMMIT" --out "$OUT/lm_variants.jsonl" || { echo "variant $name failed or was cut off"; return 1; }
 }
 
 baseline() {

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from studio.errors import SettingsError
-from studio.settings import extra, load, table
+from studio.settings import Settings, extra, gpu_defaults, load, table
 
 
 def test_flag_wins_over_environment_wins_over_file(tmp_path: Path) -> None:
@@ -27,6 +27,21 @@ def test_a_gpu_serves_more_at_once_unless_told_otherwise(
 ) -> None:
     monkeypatch.setattr("studio.settings.find_device", lambda: "cuda")
     assert load(argv, {}).max_num_seqs == streams
+
+
+@pytest.mark.parametrize(("argv", "environ", "graphs"), [
+    (["--device", "cuda"], {}, "all"), (["--device", "cpu"], {}, "decode"),
+    (["--device", "cuda", "--lm-graphs", "decode"], {}, "decode"),
+    (["--device", "cuda"], {"STUDIO_LM_GRAPHS": "pieces"}, "pieces"),
+])  # fmt: skip
+def test_whole_steps_of_the_lm_are_graphs_on_a_gpu_unless_told_otherwise(
+    argv: list[str], environ: dict[str, str], graphs: str
+) -> None:
+    assert load(argv, environ).lm_graphs == graphs
+
+
+def test_every_default_of_a_gpu_is_a_value_of_its_setting() -> None:
+    assert Settings.model_validate(gpu_defaults()).model_dump(include=set(gpu_defaults())) == gpu_defaults()
 
 
 def test_a_gpu_lets_one_address_ask_for_all_that_the_lm_takes_at_once() -> None:
