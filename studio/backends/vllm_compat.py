@@ -44,6 +44,8 @@ GRAPHED_WORKER = "studio.backends.vllm_graphs.GraphedWorker"
 SHARING_WORKER = "studio.backends.vllm_sharing.SharingWorker"
 SHARING_GRAPHED_WORKER = "studio.backends.vllm_sharing.SharingGraphedWorker"
 
+HOPPER = 9
+"""Compute capability of the GPUs whose attention may be FlashAttention 3."""
 INVARIANT_CAPABILITY = 80
 """Least compute capability, times ten, of vLLM's batch invariance."""
 
@@ -176,6 +178,8 @@ def start_engine(
     has_bfloat16 = options.device == "cpu" or current_platform.has_device_capability(80)
     if options.device == "cuda" and options.batch_invariant:
         refuse_variant_gpu(current_platform.has_device_capability(INVARIANT_CAPABILITY))
+    if options.device == "cuda":
+        options = fitting_graphs(options, current_platform.get_device_capability()[0] == HOPPER)
     arguments = engine_arguments(model, options, has_bfloat16)
     if options.device == "cuda" and options.lm_engines > 1:
         arguments["kv_cache_memory_bytes"] = own_cache_bytes(model, gpu_memory_bytes(options.device), options)
@@ -249,12 +253,20 @@ def engine_arguments(model: Path, options: EngineOptions, has_bfloat16: bool = T
     return arguments
 
 
+def fitting_graphs(options: EngineOptions, is_hopper: bool) -> EngineOptions:
+    """The same, with "decode" for "all" on other GPUs, which have no FlashAttention 3.
+
+    Other attentions of vLLM say of themselves that whole steps may be captured, and nobody has compared what they compute.
+    """
+    return options if is_hopper or options.lm_graphs != "all" else replace(options, lm_graphs="decode")
+
+
 def graph_arguments(options: EngineOptions) -> dict[str, Any]:
     """Which steps are graphs, without torch.compile: 9 s to start in place of 119 s, and no slower after.
 
     "decode": whole steps of one token a request. "pieces": prompts too, in a graph before and behind each attention,
     which is launched as the step is (vLLM's breakable graphs; `prepare_process` sets their variable). "all": steps of
-    any make, where the attention is FlashAttention 3 (Hopper); elsewhere vLLM itself goes back to "decode".
+    any make, where the attention is FlashAttention 3; see `fitting_graphs`.
     """
     if options.lm_graphs == "decode":
         sizes, mode = graph_sizes(options.seqs_of_an_engine, options.seqs_of_an_engine), "FULL_DECODE_ONLY"

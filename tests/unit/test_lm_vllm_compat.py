@@ -57,6 +57,16 @@ def test_all_steps_as_graphs_are_as_long_as_a_step_may_be_and_as_the_table_of_bl
         assert arguments["attention_config"] == {"flash_attn_max_num_splits_for_cuda_graph": 1}
 
 
+def test_whole_steps_are_graphs_only_where_their_attention_was_looked_into():
+    graphs = {
+        (wanted, hopper): vllm_compat.fitting_graphs(EngineOptions("cuda", lm_graphs=wanted), hopper).lm_graphs
+        for wanted in ("decode", "pieces", "all")
+        for hopper in (True, False)
+    }
+    assert graphs.pop(("all", False)) == "decode"
+    assert all(found == wanted for (wanted, _), found in graphs.items())
+
+
 def test_prompts_in_pieces_are_graphs_that_break_at_the_attention(monkeypatch):
     told = {}
     monkeypatch.setattr(vllm_compat, "installed_version", lambda: ("vllm", (0, 26)))
