@@ -83,12 +83,15 @@ class Assembly:
             return "float32" if self.device == "cpu" else "float16"
         return self.vocoder_precision
 
-    def refuse_what_the_device_lacks(self) -> None:
-        """Raises SettingsError for fp8 on a GPU whose kernels cannot read it, and for a CPU's vocoder in less than
-        float32, which would be slower there."""
-        if self.device == "cpu" and self.vocoder_precision not in ("auto", "float32"):
-            reason = "a CPU has float32 alone"
-            raise SettingsError("settings.bad", name="vocoder_precision", value=self.vocoder_precision, reason=reason)
+    def refuse_what_the_vocoder_lacks(self, windowed: bool) -> None:
+        """Raises SettingsError for less than float32 on a CPU, where it would be slower, and beside windows."""
+        if self.vocoder_precision in ("auto", "float32") or (windowed and self.device != "cpu"):
+            return
+        reason = "a CPU has float32 alone" if windowed else "it needs CosyVoice2's vocoder, and flow_cache pages"
+        raise SettingsError("settings.bad", name="vocoder_precision", value=self.vocoder_precision, reason=reason)
+
+    def refuse_what_the_gpu_lacks(self) -> None:
+        """Raises SettingsError for fp8 on a GPU whose kernels cannot read it."""
         if self.flow_precision == "fp8" and self.capability is not None and self.capability < FP8_CAPABILITY:
             have = ".".join(map(str, self.capability))
             reason = f"the GPU's compute capability is {have}, and 8.9 is needed; bfloat16 needs twice the memory"
@@ -106,8 +109,9 @@ def assemble(flow: Flow, hift: Hift | CausalHift, how: Assembly) -> TorchToken2W
     vocoder = hift.to(how.device).eval().fold_weight_norm()
     if how.device != "cpu":
         how = replace(how, capability=torch.cuda.get_device_capability(how.device))
-    how.refuse_what_the_device_lacks()
+    how.refuse_what_the_gpu_lacks()
     paged = how.paged(flow)
+    how.refuse_what_the_vocoder_lacks(paged and not isinstance(vocoder, CausalHift))
     if not paged and how.flow_dtype not in ("auto", "float32"):
         raise SettingsError(
             "settings.bad", name="flow_dtype", value=how.flow_dtype, reason="it needs flow_cache pages"

@@ -235,6 +235,8 @@ class TorchToken2Wav:
             "flow_precision": self._flow.pool.stores[-1].keys_values.dtype,
             "flow_dtype": self._flow.compute,
         }
+        if isinstance(self._hift, WindowedHift):
+            found["vocoder_precision"] = self._hift.precision
         return found | {
             "flow_cache": "pages", **{name: str(of).removeprefix("torch.") for name, of in types.items()},
             **self._pages(), "flow_graphs": len(self._flow.graphs),

@@ -179,7 +179,8 @@ def start_engine(
     if options.device == "cuda" and options.batch_invariant:
         refuse_variant_gpu(current_platform.has_device_capability(INVARIANT_CAPABILITY))
     if options.device == "cuda":
-        options = fitting_graphs(options, current_platform.get_device_capability()[0] == HOPPER)
+        capability = current_platform.get_device_capability()
+        options = fitting_graphs(options, capability is not None and capability[0] == HOPPER)
     arguments = engine_arguments(model, options, has_bfloat16)
     if options.device == "cuda" and options.lm_engines > 1:
         arguments["kv_cache_memory_bytes"] = own_cache_bytes(model, gpu_memory_bytes(options.device), options)
@@ -254,11 +255,13 @@ def engine_arguments(model: Path, options: EngineOptions, has_bfloat16: bool = T
 
 
 def fitting_graphs(options: EngineOptions, is_hopper: bool) -> EngineOptions:
-    """The same, with "decode" for "all" on other GPUs, which have no FlashAttention 3.
+    """The same, with "decode" for "all" where vLLM has another attention than FlashAttention 3: on other GPUs, in
+    float32 and with keys of e5m2.
 
-    Other attentions of vLLM say of themselves that whole steps may be captured, and nobody has compared what they compute.
+    Others say of themselves that whole steps may be captured, and nobody has compared what they compute.
     """
-    return options if is_hopper or options.lm_graphs != "all" else replace(options, lm_graphs="decode")
+    fits = is_hopper and options.dtype != "float32" and options.kv_cache_dtype != "fp8_e5m2"
+    return options if fits or options.lm_graphs != "all" else replace(options, lm_graphs="decode")
 
 
 def graph_arguments(options: EngineOptions) -> dict[str, Any]:

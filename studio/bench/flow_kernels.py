@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from studio.models.flow.estimator import GeluFeedForward
 from studio.models.flow.paged import attention, estimator, products
 from studio.models.flow.paged.attention import Sight, raw
 from studio.models.flow.paged.slots import BlockSlot, SlotBuffer
@@ -84,6 +85,9 @@ def differences(
             layer_kernels.add_norm(x, also_added, norm), estimator.add_norm(x, also_added, norm), strict=True
         ):
             tell("add_norm", got, expected)
+    if compute.itemsize == 2:
+        layer = GeluFeedForward(256, 512).to(device, compute)
+        tell("feed", estimator.feed_at_once(layer, x), estimator.feed(layer, x))
     for also_added in (None, added, added[:1, :1]):
         mine, theirs = layer_kernels.norm_mish(x, norm, also_added), estimator.norm_mish(x, norm, also_added)
         tell("norm_mish", mine, theirs)

@@ -257,7 +257,7 @@ def precision_of(settings: Settings, facts: Mapping[str, object]) -> str:
     """In what speech LM and flow compute. facts: of token2wav, which tells what it chose by itself."""
     usual = "bfloat16" if facts.get("device") == "cuda" else "float32"
     lm = usual if settings.dtype == "auto" else settings.dtype
-    told = {"flow_precision": "pages", "flow_dtype": "estimator"}
+    told = {"flow_precision": "pages", "flow_dtype": "estimator", "vocoder_precision": "vocoder"}
     return ", ".join([f"LM {lm}", *(f"{told[name]} {facts[name]}" for name in told if name in facts)])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -11,8 +12,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from studio.models.flow import Flow
-from studio.models.flow.estimator import CausalConditionalDecoder
+from studio.models.flow.estimator import CausalConditionalDecoder, GeluFeedForward
 from studio.models.flow.paged import PagedFlow, PagedState, PoolFull
+from studio.models.flow.paged.estimator import feed, feed_at_once
 from studio.models.flow.paged.flow import takes_products
 from studio.models.flow.sizes import FlowConfig
 from tests.cosyvoice3 import tensors as cosyvoice3_tensors
@@ -310,6 +312,19 @@ def test_cosyvoice3_streams_over_pages_as_well(paged: PagedFlow) -> None:
     assert_same(play(own, opened(own, voice), spoken, [30]), voice.whole(flow, spoken))
     with pytest.raises(ValueError, match="float32 alone"):
         paged_of(flow, 8, compute=torch.bfloat16)
+
+
+def test_feed_forward_with_gelu_in_its_product_is_as_near_to_the_exact_layer() -> None:
+    """In bfloat16, of which the library rounds what the product found before it takes GELU of it."""
+    torch.manual_seed(0)
+    exact = GeluFeedForward(64, 256)
+    x = torch.randn(2, 50, 64)
+    with torch.no_grad():
+        wanted = exact(x)
+        layer = copy.deepcopy(exact).bfloat16()
+        apart, at_once = (call(layer, x.bfloat16()).float() for call in (feed, feed_at_once))
+    assert at_once.shape == wanted.shape
+    assert snr_db(at_once, wanted) > 40 and snr_db(at_once, wanted) > snr_db(apart, wanted) - 1
 
 
 @pytest.mark.parametrize(("kilobytes", "holds"), [(228, True), (164, True), (100, False), (64, False)])

@@ -98,10 +98,10 @@ def test_on_a_gpu_steps_wait_once_and_sound_as_on_a_cpu() -> None:
 )
 def test_a_gpu_keeps_and_computes_in_what_it_has(capability: tuple[int, int], kept: torch.dtype) -> None:
     how = Assembly("cuda", capability=capability)
-    how.refuse_what_the_device_lacks()
+    how.refuse_what_the_gpu_lacks()
     assert how.storage(paged=True) == kept
 
 
 def test_fp8_is_refused_on_a_gpu_that_cannot_read_it() -> None:
     with pytest.raises(SettingsError, match=r"flow_precision.*8\.6"):
-        Assembly("cuda", flow_precision="fp8", capability=(8, 6)).refuse_what_the_device_lacks()
+        Assembly("cuda", flow_precision="fp8", capability=(8, 6)).refuse_what_the_gpu_lacks()

@@ -64,6 +64,8 @@ def test_whole_steps_are_graphs_only_where_their_attention_was_looked_into():
         for hopper in (True, False)
     }
     assert graphs.pop(("all", False)) == "decode"
+    for other in ({"dtype": "float32"}, {"kv_cache_dtype": "fp8_e5m2"}):
+        assert vllm_compat.fitting_graphs(EngineOptions("cuda", lm_graphs="all", **other), True).lm_graphs == "decode"
     assert all(found == wanted for (wanted, _), found in graphs.items())
 
 

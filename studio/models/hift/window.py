@@ -60,7 +60,7 @@ class WindowedHift:
                  f0_dtype: float64, in which streams are alike whatever their rows, or float32 for GPUs that are
                  slow at it; largest_launch: rows computed at once, a power of two.
         """
-        self.config = model.config
+        self.config, self.precision = model.config, precision
         self._geometry, self._largest = WindowGeometry(self.config), largest_launch
         self._network = WindowNetwork(model, self._geometry, precision=precision, f0_dtype=f0_dtype)
         self._device = model.conv_post.weight.device
