@@ -112,7 +112,9 @@ window.studio = {
       const body = { ...readOptions(), input: text ?? "" };
       if (!body.input.trim()) throw mistake("text.empty", "input"); // known here; the rest the server judges
       if (Number.isNaN(body.seed)) throw mistake("request.seed", "seed");
-      if (source === "clip" && warnedOf !== transcript && document.querySelector("#agreement [data-state=differs]")) {
+      // What was heard and taken over cannot differ, though the note of the text before it may still stand.
+      const differs = transcript !== filledIn && document.querySelector("#agreement [data-state=differs]");
+      if (source === "clip" && warnedOf !== transcript && differs) {
         warnedOf = transcript;
         throw mistake("transcript.differs", "ref_text");
       }

@@ -176,6 +176,7 @@ def test_what_a_file_has_of_no_use_is_told_by_name(admin: Page, looked_after: Se
     expect(field(admin, "queue_size")).to_have_value("3")
     expect(field(admin, "max_running")).to_have_value("5")
     give(admin, "max_num_seqs = 200\nmax_num_batched_tokens = 100\n")  # each in its bounds
+    expect(field(admin, "max_num_batched_tokens")).to_have_value("100")  # read, before it is applied
     part(admin, "apply").click()
     expect(part(admin, "knob-error")).to_contain_text("max_num_batched_tokens: less than max_num_seqs, 200.")
     assert looked_after.office.tuning.settings.max_num_seqs == 16
