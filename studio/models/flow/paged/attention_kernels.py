@@ -68,6 +68,29 @@ def _share(keys, KEYS: tl.constexpr, SPLITS: tl.constexpr):
 
 
 @triton.jit
+def _tile(
+    kept, table, key, known, column,
+    LANES: tl.constexpr, HEADS: tl.constexpr, BLOCK: tl.constexpr, WIDTH: tl.constexpr, PRODUCT: tl.constexpr,
+):  # fmt: skip
+    """Some keys of a stream, their values, and how many pages before the newest each lies.
+
+    table: of the stream's pages. known: which of the keys there are; None if all are.
+    """
+    back = key // BLOCK
+    inside = (column < WIDTH)[None, :]
+    if known is None:
+        page = tl.load(table + back).to(tl.int64)
+    else:
+        page = tl.load(table + back, mask=known, other=0).to(tl.int64)
+        inside = known[:, None] & inside
+    row = page * (LANES * 2 * HEADS * BLOCK * WIDTH) + (key - back * BLOCK) * WIDTH
+    place = kept + row[:, None] + column[None, :]
+    k = tl.load(place, mask=inside, other=0.0).to(PRODUCT)
+    v = tl.load(place + HEADS * BLOCK * WIDTH, mask=inside, other=0.0).to(PRODUCT)
+    return k, v, back
+
+
+@triton.jit
 def _taken_in(scores, v, top, total, mixed, scale, PRODUCT: tl.constexpr):
     """A running softmax in float32, one tile further: highest score, sum of weights, weighted values."""
     higher = tl.maximum(top, tl.max(scores, 1) * scale)
@@ -105,6 +128,7 @@ def _attend(
     query += lane * query_lane + head * WIDTH
     q = tl.load(query + rows[:, None] * query_row + column[None, :], mask=inside, other=0.0).to(PRODUCT)
     kept += (lane * 2 * HEADS + head) * (BLOCK * WIDTH)
+    table += slot * record
     nearby = distances + head * distance_head + rows[:, None] * distance_row
     top = tl.full([BLOCK_ROOM], float("-inf"), tl.float32)
     total = tl.zeros([BLOCK_ROOM], tl.float32)
@@ -114,25 +138,14 @@ def _attend(
     if BARE:
         behind = end - end % KEYS  # where the last tile begins, or would
         for first in range(KEYS, behind, KEYS):
-            key = first + within
-            back = key // BLOCK
-            page = tl.load(table + slot * record + back).to(tl.int64)
-            row = page * (LANES * 2 * HEADS * BLOCK * WIDTH) + (key - back * BLOCK) * WIDTH
-            tile = kept + row[:, None] + column[None, :]
-            k = tl.load(tile, mask=in_width, other=0.0).to(PRODUCT)
-            v = tl.load(tile + HEADS * BLOCK * WIDTH, mask=in_width, other=0.0).to(PRODUCT)
+            k, v, _ = _tile(kept, table, first + within, None, column, LANES, HEADS, BLOCK, WIDTH, PRODUCT)
             scores = tl.dot(q, tl.trans(k), input_precision="tf32x3")
             top, total, mixed = _taken_in(scores, v, top, total, mixed, scale, PRODUCT)
         stride = tl.maximum(behind, KEYS)
     for first in range(begin, end, stride):
         key = first + within
         known = key < end
-        back = key // BLOCK  # pages before the newest
-        page = tl.load(table + slot * record + back, mask=known, other=0).to(tl.int64)
-        row = page * (LANES * 2 * HEADS * BLOCK * WIDTH) + (key - back * BLOCK) * WIDTH
-        tile = kept + row[:, None] + column[None, :]
-        k = tl.load(tile, mask=known[:, None] & in_width, other=0.0).to(PRODUCT)
-        v = tl.load(tile + HEADS * BLOCK * WIDTH, mask=known[:, None] & in_width, other=0.0).to(PRODUCT)
+        k, v, back = _tile(kept, table, key, known, column, LANES, HEADS, BLOCK, WIDTH, PRODUCT)
         scores = tl.dot(q, tl.trans(k), input_precision="tf32x3")
         if RELATIVE:
             distance = frame[:, None] + (back * BLOCK - (key - back * BLOCK))[None, :]
