@@ -46,7 +46,7 @@ if [ "$DEVICE" = cuda ]; then
 else
   LM_STREAMS=1,4; LM_ROWS=2; LM_BESIDE=1,3; LM_SECONDS=1; LM_SETTINGS=(--set kv_cache_gib=0.1 --tokens 20)
   LOADS=(--seconds 3 --streams 1 --burst 3 --rounds 1 --fewest 4); GROWTH=(--growth-streams 1,2 --growth-s 12); PLAIN=${PLAIN:-1,2}
-  PLAYS=1; CODES=243; PROFILED=1,2; SERVED=("${OPEN[@]}" --kv-cache-gib 0.1)
+  PLAYS=1; CODES=243; PROFILED=${PROFILED:-1,2}; SERVED=("${OPEN[@]}" --kv-cache-gib 0.1)
 fi
 
 pack() {

@@ -254,7 +254,7 @@ async def _warm(args: argparse.Namespace, studio: Studio, out: Out) -> None:
 
 
 def precision_of(settings: Settings, facts: Mapping[str, object]) -> str:
-    """In what speech LM and flow compute. facts: of token2wav, which tells what it chose by itself."""
+    """In what speech LM, flow and vocoder compute. facts: of token2wav, which tells what it chose by itself."""
     usual = "bfloat16" if facts.get("device") == "cuda" else "float32"
     lm = usual if settings.dtype == "auto" else settings.dtype
     told = {"flow_precision": "pages", "flow_dtype": "estimator", "vocoder_precision": "vocoder"}
